@@ -130,6 +130,47 @@ class GripperDriver(Protocol):
 
 
 @dataclass(frozen=True)
+class GripperStatus:
+    """Cached state of the gripper and of its last command; reading it never blocks.
+
+    Attributes:
+        state: newest measurement, None before the first.
+        busy: a command is running.
+        command_id: id of the last command, 0 before the first.
+        error: why the last command failed ("gripper_timeout: ..."), "" if it did not.
+    """
+
+    state: GripperState | None
+    busy: bool
+    command_id: int
+    error: str = ""
+
+
+class Gripper(Protocol):
+    """A gripper that never blocks its caller: franky's behind a worker thread, the simulated one directly."""
+
+    def status(self) -> GripperStatus:
+        """Cached status."""
+        ...
+
+    def move(self, width: float, speed: float) -> int:
+        """Begin moving to a full opening [m] at a speed [m/s] of the opening; replaces a running command. Command id."""
+        ...
+
+    def grasp(self, force: float, speed: float) -> int:
+        """Begin closing with force [N]; replaces a running command. Command id."""
+        ...
+
+    def stop(self) -> None:
+        """Give up the running command; its late result is discarded."""
+        ...
+
+    def close(self) -> None:
+        """End the worker."""
+        ...
+
+
+@dataclass(frozen=True)
 class StreamStatus:
     """State of the chunk stream.
 
