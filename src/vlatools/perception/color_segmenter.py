@@ -1,0 +1,175 @@
+"""Regions by colour and height above the table: the Segmenter that needs no model.
+
+Coloured things are found by hue, so the robot (white, grey, black) and the table's brightness do not matter; a table of an object's
+colour is told apart by height. Colourless things are found by height alone, where they form a low region of their own.
+"""
+
+from __future__ import annotations
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from vlatools.perception.config import PerceptionConfig
+from vlatools.perception.naming import parse, pick_side
+from vlatools.perception.ports import Segment
+
+# A hue that covers this much of the visible table is the table's own.
+_TABLE_SHARE = 0.02
+_SPLIT_GAP_M = 0.055
+_MIN_LOW_PIXELS = 300
+
+
+class ColorSegmenter:
+    """Implements :class:`~vlatools.perception.ports.Segmenter`. Stateless."""
+
+    def __init__(self, config: PerceptionConfig | None = None) -> None:
+        self.config = config or PerceptionConfig()
+        self._names = tuple(color.name for color in self.config.colors)
+        self._lut = np.zeros(256, np.uint8)
+        for index, color in enumerate(self.config.colors, start=1):
+            hues = np.arange(180) * 2
+            wraps = color.hue_min > color.hue_max
+            low, high = hues >= color.hue_min, hues <= color.hue_max
+            self._lut[:180][(low | high) if wraps else (low & high)] = index
+
+    def segment(self, color: NDArray[np.uint8], points: NDArray[np.float32], prompt: str) -> list[Segment]:
+        """Regions for a prompt, best (largest) first; see the port. Unknown words give an empty list."""
+        query = parse(prompt, self._names)
+        if not query.known:
+            return []
+        labels = self.color_labels(color, points)
+        found = []
+        if query.category in ("", "cube") or query.color:
+            found += self.color_regions(labels, points, query.color)
+        if query.category in ("", "bowl") and not (query.color and found):
+            found += [s for s in self.low_regions(labels, points) if not query.color]
+        if query.category == "bowl":
+            found = [Segment(s.label.replace("cube", "bowl"), s.score, s.mask) for s in found]
+        if query.side:
+            index = pick_side(query.side, [float(np.nanmedian(points[s.mask][:, 1])) for s in found])
+            found = [] if index is None else [found[index]]
+        return sorted(found, key=lambda s: -s.score)
+
+    def segment_point(self, color: NDArray[np.uint8], points: NDArray[np.float32], row: int, col: int) -> Segment | None:
+        """The region that a pixel belongs to: an object's, else the connected area of alike colour; None off the image."""
+        rows, cols = color.shape[:2]
+        if not (0 <= row < rows and 0 <= col < cols):
+            return None
+        for segment in self.segment(color, points, ""):
+            if segment.mask[row, col]:
+                return segment
+        lab = cv2.cvtColor(color, cv2.COLOR_RGB2LAB)
+        flood = np.zeros((rows + 2, cols + 2), np.uint8)
+        flags = 4 | (255 << 8) | cv2.FLOODFILL_MASK_ONLY | cv2.FLOODFILL_FIXED_RANGE
+        cv2.floodFill(lab, flood, (int(col), int(row)), 0, (40, 14, 14), (40, 14, 14), flags)
+        return Segment("region", 0.5, flood[1:-1, 1:-1] > 0)
+
+    def color_labels(self, color: NDArray[np.uint8], points: NDArray[np.float32]) -> NDArray[np.uint8]:
+        """Colour of every pixel, uint8 (H, W): 0 none, i + 1 for the i-th colour; off the table and on it 0."""
+        hsv = cv2.cvtColor(color, cv2.COLOR_RGB2HSV)
+        hue, saturation, value = cv2.split(hsv)
+        labels = cv2.LUT(hue, self._lut)
+        chroma = cv2.multiply(saturation, value, scale=1 / 255.0)
+        labels[(saturation < self.config.saturation_min) | (chroma < self.config.chroma_min)] = 0
+        return self._drop_table_hue(labels, points)
+
+    def _drop_table_hue(self, labels: NDArray[np.uint8], points: NDArray[np.float32]) -> NDArray[np.uint8]:
+        coarse, heights = labels[::4, ::4], points[::4, ::4, 2]
+        flat = np.abs(heights) < self.config.min_height
+        total = max(1, int(flat.sum()))
+        shares = np.bincount(coarse[flat], minlength=len(self._names) + 1)[1:] / total
+        for index, share in enumerate(shares, start=1):
+            if share > _TABLE_SHARE:
+                # Depth is noisy by some millimetres: smooth the heights before they decide where the object ends.
+                smooth = cv2.medianBlur(np.nan_to_num(points[..., 2], nan=1.0), 5)
+                labels = np.where((labels == index) & (smooth < self.config.min_height / 2), np.uint8(0), labels)
+        return labels
+
+    def color_regions(self, labels: NDArray[np.uint8], points: NDArray[np.float32], only: str = "") -> list[Segment]:
+        """Connected regions of one colour that stand on the table, labelled ``<color> cube``; pieces that an occluder splits
+        are joined."""
+        counts = np.bincount(labels.ravel(), minlength=len(self._names) + 1)
+        found = []
+        for index, name in enumerate(self._names, start=1):
+            if counts[index] < self.config.min_pixels or (only and name != only):
+                continue
+            mask = cv2.compare(labels, index, cv2.CMP_EQ)
+            for region in _join(self._components(mask, points), points):
+                found.append(Segment(f"{name} cube", 0.9, region))
+        return found
+
+    def _components(self, mask: NDArray[np.uint8], points: NDArray[np.float32]) -> list[NDArray[np.bool_]]:
+        _, marks, stats, _ = cv2.connectedComponentsWithStats(mask, connectivity=8)
+        order = np.argsort(-stats[1:, cv2.CC_STAT_AREA]) + 1
+        found = []
+        for mark in order:
+            if stats[mark, cv2.CC_STAT_AREA] < self.config.min_pixels // 2:
+                break
+            region = marks == mark
+            middle = _median_point(points, region)
+            if middle is not None and self._inside(middle) and middle[2] > self.config.min_height:
+                found.append(region)
+        return found
+
+    def _inside(self, point: NDArray[np.float64]) -> bool:
+        limits = (self.config.workspace_x, self.config.workspace_y, self.config.workspace_z)
+        return all(low <= value <= high for value, (low, high) in zip(point, limits, strict=True))
+
+    def low_mask(self, labels: NDArray[np.uint8], points: NDArray[np.float32]) -> NDArray[np.bool_]:
+        """Pixels of colourless things up to a bowl's height, in the workspace."""
+        z = points[..., 2]
+        with np.errstate(invalid="ignore"):
+            low = (z > self.config.min_height) & (z < self.config.bowl_height[1] + 0.01) & (labels == 0)
+            low &= (points[..., 0] > self.config.workspace_x[0]) & (points[..., 0] < self.config.workspace_x[1])
+            low &= (points[..., 1] > self.config.workspace_y[0]) & (points[..., 1] < self.config.workspace_y[1])
+        return np.asarray(low)
+
+    def low_regions(self, labels: NDArray[np.uint8], points: NDArray[np.float32]) -> list[Segment]:
+        """Connected colourless regions on the table, labelled ``bowl`` when wide enough; filled inside."""
+        low = self.low_mask(labels, points).astype(np.uint8)
+        low = cv2.morphologyEx(low, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))
+        low = cv2.morphologyEx(low, cv2.MORPH_CLOSE, np.ones((7, 7), np.uint8))
+        outlines, _ = cv2.findContours(low, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
+        found = []
+        for outline in outlines:
+            if cv2.contourArea(outline) < _MIN_LOW_PIXELS:
+                continue
+            mask = np.zeros(low.shape, np.uint8)
+            cv2.drawContours(mask, [outline], -1, 255, cv2.FILLED)
+            region = mask > 0
+            spread = _spread(points[region & (low > 0)])
+            if spread >= 2 * self.config.bowl_radius[0] * 0.8:
+                found.append(Segment("bowl", 0.6, region))
+        return found
+
+
+def _median_point(points: NDArray[np.float32], region: NDArray[np.bool_]) -> NDArray[np.float64] | None:
+    inside = points[region]
+    inside = inside[np.isfinite(inside[:, 2])]
+    return None if len(inside) < 10 else np.median(inside, axis=0).astype(float)
+
+
+def _spread(points: NDArray[np.float32]) -> float:
+    """Larger horizontal extent of points (N, 3), without the outermost 2 %."""
+    known = points[np.isfinite(points[:, 2])]
+    if len(known) < 20:
+        return 0.0
+    low, high = np.percentile(known[:, :2], (2, 98), axis=0)
+    return float(np.max(high - low))
+
+
+def _join(regions: list[NDArray[np.bool_]], points: NDArray[np.float32]) -> list[NDArray[np.bool_]]:
+    """Join regions whose middles are nearer than an object is wide: pieces of one object behind a finger."""
+    groups: list[tuple[NDArray[np.float64], NDArray[np.bool_]]] = []
+    for region in regions:
+        middle = _median_point(points, region)
+        if middle is None:
+            continue
+        for i, (other, joined) in enumerate(groups):
+            if np.linalg.norm(middle - other) < _SPLIT_GAP_M * 0.8 and _spread(points[joined | region]) < _SPLIT_GAP_M:
+                groups[i] = (other, joined | region)
+                break
+        else:
+            groups.append((middle, region))
+    return [region for _, region in groups]

@@ -1,0 +1,162 @@
+"""Objects on the table from one RGB-D frame: regions from a segmenter, geometry fitted to each, names given.
+
+Nothing is reported that its geometry does not bear out: a red thing that is no cube is no "red cube".
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+import cv2
+import numpy as np
+from numpy.typing import NDArray
+
+from vlatools.camera.points import point_map
+from vlatools.camera.ports import RgbdFrame
+from vlatools.core import Pose
+from vlatools.perception.bowl_fit import fit_bowl
+from vlatools.perception.color_segmenter import ColorSegmenter
+from vlatools.perception.config import PerceptionConfig
+from vlatools.perception.cube_fit import CubeFit, fit_cube
+from vlatools.perception.naming import assign, match, parse
+from vlatools.perception.ports import DetectedObject, Scene, Segment, Segmenter
+
+_MAX_DEPTH_RMS_M = 0.006
+_MAX_OUTLINE_RMS_PX = 2.2
+_MAX_UNEXPLAINED = 0.25
+_MIN_VISIBLE = 0.12
+
+
+class Locator:
+    """Locates cubes, bowls and whatever the segmenter finds by name. Stateless and deterministic."""
+
+    def __init__(self, segmenter: Segmenter | None = None, config: PerceptionConfig | None = None) -> None:
+        self.config = config or PerceptionConfig()
+        self._segmenter: Segmenter = segmenter or ColorSegmenter(self.config)
+        self._colors = tuple(color.name for color in self.config.colors)
+
+    def locate(self, frame: RgbdFrame, camera_to_base: Pose, names: Sequence[str] | None = None) -> Scene:
+        """What stands on the table.
+
+        Args:
+            frame: colour and aligned depth.
+            camera_to_base: pose of the camera's optical frame in fr3_link0.
+            names: report only these, under these names, e.g. ``left bowl``; None or empty reports all.
+
+        Returns:
+            The scene; what was asked for and not seen is not in it. A lone bowl is "bowl"; asked for as "left bowl" it is
+            that when it stands on the left, because its equal may be hidden.
+        """
+        points = point_map(frame.depth, frame.intrinsics, camera_to_base)
+        segments = self._segmenter.segment(frame.color, points, "")
+        cubes = self._cubes(segments, points, frame, camera_to_base)
+        bowls = self._bowls(segments, points, frame, camera_to_base)
+        everything = assign([*cubes, *bowls])
+        if not names:
+            return Scene(frame.stamp_s, everything)
+        chosen: dict[str, DetectedObject] = {}
+        for name in names:
+            exact = next((thing for thing in everything if thing.name == name), None)
+            thing = exact or self._asked(name, everything, frame, points)
+            if thing is not None:
+                chosen[name] = replace(thing, name=name)
+        return Scene(frame.stamp_s, tuple(sorted(chosen.values(), key=lambda thing: thing.name)))
+
+    def _asked(
+        self, name: str, everything: Sequence[DetectedObject], frame: RgbdFrame, points: NDArray[np.float32]
+    ) -> DetectedObject | None:
+        query = parse(name, self._colors)
+        if query.known:
+            found = match(query, everything)
+            return found[0] if len(found) == 1 else None
+        segments = self._segmenter.segment(frame.color, points, name)
+        return _generic(segments[0], points, name) if segments else None
+
+    def _cubes(
+        self, segments: Sequence[Segment], points: NDArray[np.float32], frame: RgbdFrame, camera_to_base: Pose
+    ) -> list[DetectedObject]:
+        found = []
+        for segment in segments:
+            query = parse(segment.label, self._colors)
+            if query.category != "cube":
+                continue
+            fit = fit_cube(
+                segment.mask, points, frame.depth, frame.intrinsics, camera_to_base, self.config.cube_size
+            )
+            if fit is None:
+                continue
+            confidence = _cube_confidence(fit)
+            if confidence >= self.config.min_confidence:
+                found.append(_detected("cube", query.color, confidence, fit.center, fit.yaw, (fit.size,) * 3, segment.mask))
+        return found
+
+    def _bowls(
+        self, segments: Sequence[Segment], points: NDArray[np.float32], frame: RgbdFrame, camera_to_base: Pose
+    ) -> list[DetectedObject]:
+        found = []
+        coloured = np.zeros(frame.depth.shape, np.uint8)
+        for segment in segments:
+            if parse(segment.label, self._colors).category == "cube":
+                coloured |= segment.mask.astype(np.uint8)
+        content = cv2.dilate(coloured, np.ones((5, 5), np.uint8)) > 0
+        for segment in segments:
+            if parse(segment.label, self._colors).category != "bowl":
+                continue
+            region = points[segment.mask & ~content]
+            region = region[np.isfinite(region[:, 2]) & (region[:, 2] > self.config.min_height)].astype(float)
+            fit = fit_bowl(
+                region[:: max(1, len(region) // 1500)],
+                camera_to_base.position,
+                self.config.bowl_radius,
+                self.config.bowl_height,
+                self.config.bowl_wall,
+                np.random.default_rng(0),
+            )
+            if fit is not None:
+                center = np.array([*fit.center, fit.rim / 2])
+                size = (2 * fit.radius, 2 * fit.radius, fit.rim)
+                confidence = float(np.clip(fit.coverage * (1.2 - fit.rms / 0.01), 0, 1))
+                found.append(_detected("bowl", "", confidence, center, 0.0, size, segment.mask))
+        return found
+
+
+def _cube_confidence(fit: CubeFit) -> float:
+    if (
+        fit.depth_rms > _MAX_DEPTH_RMS_M
+        or fit.unexplained > _MAX_UNEXPLAINED
+        or fit.visible < _MIN_VISIBLE
+        or (math.isfinite(fit.outline_rms) and fit.outline_rms > _MAX_OUTLINE_RMS_PX)
+    ):
+        return 0.0
+    quality = 1.0 - 0.5 * fit.depth_rms / _MAX_DEPTH_RMS_M - 0.5 * fit.unexplained
+    return float(np.clip(quality * (0.4 + 0.6 * min(1.0, fit.visible / 0.7)), 0.0, 1.0))
+
+
+def _detected(
+    category: str,
+    color: str,
+    confidence: float,
+    center: NDArray[np.float64],
+    yaw: float,
+    size: tuple[float, ...],
+    mask: NDArray[np.bool_],
+) -> DetectedObject:
+    rows, cols = np.nonzero(mask)
+    pose = Pose(center, np.array([0.0, 0.0, math.sin(yaw / 2), math.cos(yaw / 2)]))
+    box = (int(rows.min()), int(cols.min()), int(rows.max()) + 1, int(cols.max()) + 1)
+    return DetectedObject("", category, color, confidence, pose, np.array(size, dtype=float), box, len(rows))
+
+
+def _generic(segment: Segment, points: NDArray[np.float32], name: str) -> DetectedObject | None:
+    """An object of no known shape: its middle and horizontal extents from its points."""
+    known = points[segment.mask]
+    known = known[np.isfinite(known[:, 2])].astype(float)
+    if len(known) < 30:
+        return None
+    low, high = np.percentile(known, (3, 97), axis=0)
+    (_, _), (length, width), angle = cv2.minAreaRect(known[:, :2].astype(np.float32))
+    center = np.array([*np.median(known[:, :2], axis=0), (low[2] + high[2]) / 2])
+    yaw = math.remainder(math.radians(angle), math.pi)
+    return _detected(name, "", segment.score, center, yaw, (length, width, float(high[2] - low[2])), segment.mask)
