@@ -1,6 +1,6 @@
 """Fit of a bowl, standing on the table, to the points of its wall: a circle whose radius grows with height.
 
-What makes it a bowl: a wall most of the way round, and nothing as high as the rim inside (or only what was put in).
+What makes it a bowl: a wall all the way round, except where something nearer hides it, and nothing as high as the rim inside.
 """
 
 from __future__ import annotations
@@ -11,13 +11,19 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from vlatools.camera.points import project
+from vlatools.camera.ports import Intrinsics
+from vlatools.core import Pose
+
 _SECTORS = 36
 _INLIER_M = 0.006
 _TRIALS = 160
 _BAND_M = 0.014
 _MIN_POINTS = 60
-_MIN_COVERAGE = 0.45
+_MIN_COVERAGE = 0.25
+_MAX_MISSING = 0.2
 _MAX_FILLED = 0.25
+_REFERENCE_M = 0.03
 
 
 @dataclass(frozen=True)
@@ -39,8 +45,9 @@ class BowlFit:
     rms: float
 
 
-def fit_bowl(
-    points: NDArray[np.float64],
+def find_bowl(
+    region: NDArray[np.float64],
+    around: NDArray[np.float64],
     camera: NDArray[np.float64],
     radius_range: tuple[float, float],
     height_range: tuple[float, float],
@@ -50,7 +57,8 @@ def fit_bowl(
     """Fit one bowl to a region's points.
 
     Args:
-        points: (N, 3) metres in fr3_link0, without unknown ones and without what lies in the bowl.
+        region: (N, 3) metres in fr3_link0: where to look, without unknown points and without what lies in the bowl.
+        around: (M, 3) all such points near the region; pieces of wall behind a gripper are among them.
         camera: (3,) position of the camera.
         radius_range: outer radius of the rim, metres.
         height_range: height of the rim, metres.
@@ -60,24 +68,23 @@ def fit_bowl(
     Returns:
         The fit, or None if this is no bowl.
     """
-    points = points[points[:, 2] < height_range[1] + 0.01]
-    if len(points) < _MIN_POINTS:
+    if len(region) < _MIN_POINTS:
         return None
-    start = _best_circle(points, radius_range, height_range, rng)
+    start = _best_circle(region, radius_range, height_range, rng)
     if start is None:
         return None
+    points = around[np.linalg.norm(around[:, :2] - start[:2], axis=1) < start[2] + 0.03]
     solution, inliers = _refine(points, start, camera, wall)
     center, slope = solution[:2], float(solution[3])
     on_wall = points[inliers]
     if len(on_wall) < _MIN_POINTS:
         return None
-    coverage = _coverage(on_wall, center)
     rim = _rim_height(on_wall, center, height_range)
     # The fit's radius is the inner one at the reference height.
     radius = float(solution[2]) + slope * (rim - _REFERENCE_M) + wall
     distance = np.linalg.norm(points[:, :2] - center, axis=1)
-    inside = points[distance < 0.6 * radius]
-    filled = float((inside[:, 2] > rim - 0.012).sum()) / max(1, len(on_wall))
+    filled = float((points[distance < 0.6 * radius, 2] > rim - 0.012).sum()) / len(on_wall)
+    coverage = _coverage(on_wall[:, :2], center)
     good = (
         coverage >= _MIN_COVERAGE
         and filled <= _MAX_FILLED
@@ -91,7 +98,28 @@ def fit_bowl(
     return BowlFit(center.copy(), radius, rim, coverage, float(np.sqrt(np.mean(residual**2))))
 
 
-_REFERENCE_M = 0.03
+def is_borne_out(fit: BowlFit, depth: NDArray[np.float32], intrinsics: Intrinsics, camera_to_base: Pose) -> bool:
+    """Whether the image agrees with a rim there: hardly anywhere is what lies behind the rim seen in its place."""
+    angles = np.arange(_SECTORS) * (2 * math.pi / _SECTORS)
+    middle = fit.radius - 0.002
+    rim = np.column_stack(
+        [
+            fit.center[0] + middle * np.cos(angles),
+            fit.center[1] + middle * np.sin(angles),
+            np.full(_SECTORS, fit.rim - 0.004),
+        ]
+    )
+    expected = (rim - camera_to_base.position) @ camera_to_base.rotation[:, 2]
+    pixels = np.rint(project(rim, intrinsics, camera_to_base)).astype(int)
+    missing = 0
+    for (row, col), z in zip(pixels, expected, strict=True):
+        if not (3 <= row < intrinsics.height - 3 and 3 <= col < intrinsics.width - 3):
+            continue
+        seen = depth[row - 3 : row + 4, col - 3 : col + 4]
+        seen = seen[np.isfinite(seen)]
+        if len(seen) and float(np.percentile(seen, 15)) > z + 0.015:
+            missing += 1
+    return missing <= _MAX_MISSING * _SECTORS
 
 
 def _best_circle(
@@ -110,16 +138,21 @@ def _best_circle(
         triples = band[rng.integers(0, len(band), (_TRIALS, 3))]
         centers, radii = _circumcircles(triples)
         usable = np.isfinite(radii) & (radii > radius_range[0] * 0.7) & (radii < radius_range[1] * 1.05)
-        sample = band[:: max(1, len(band) // 250)]
-        for center, radius in zip(centers[usable], radii[usable], strict=True):
-            offset = sample - center
-            near = np.abs(np.hypot(offset[:, 0], offset[:, 1]) - radius) < _INLIER_M
-            if near.sum() < 20:
-                continue
-            score = _coverage(sample[near], center) + 0.5 * float(near.mean())
+        centers, radii = centers[usable], radii[usable]
+        if len(centers) == 0:
+            continue
+        sample = band[:: max(1, len(band) // 200)]
+        dx = sample[None, :, 0] - centers[:, 0, None]
+        dy = sample[None, :, 1] - centers[:, 1, None]
+        near = np.abs(np.hypot(dx, dy) - radii[:, None]) < _INLIER_M
+        # Coverage is the slower half of the score: only the circles with the most points get it.
+        for i in np.argsort(-near.sum(axis=1))[:12]:
+            if near[i].sum() < 20:
+                break
+            score = _coverage(sample[near[i]], centers[i]) + 0.5 * float(near[i].mean())
             if score > best_score:
-                best, best_score = np.array([*center, radius]), score
-    return best if best_score > _MIN_COVERAGE else None
+                best, best_score = np.array([*centers[i], radii[i]]), score
+    return best if best_score > _MIN_COVERAGE + 0.15 else None
 
 
 def _circumcircles(triples: NDArray[np.float64]) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -134,9 +167,7 @@ def _circumcircles(triples: NDArray[np.float64]) -> tuple[NDArray[np.float64], N
 
 
 def _coverage(points: NDArray[np.float64], center: NDArray[np.float64]) -> float:
-    angle = np.arctan2(points[:, 1] - center[1], points[:, 0] - center[0])
-    sectors = np.unique(((angle + math.pi) * (_SECTORS / (2 * math.pi))).astype(int) % _SECTORS)
-    return len(sectors) / _SECTORS
+    return float(np.count_nonzero(np.bincount(_sectors(points - center), minlength=_SECTORS))) / _SECTORS
 
 
 def _wall_residual(
@@ -170,7 +201,7 @@ def _refine(
         jacobian = np.column_stack([-outward, -np.ones(len(near)), -(chosen[:, 2] - _REFERENCE_M)])
         weight = np.minimum(1.0, 0.003 / np.maximum(np.abs(near), 1e-9))
         # Every direction counts alike, however many pixels it got.
-        sector = ((np.arctan2(offset[:, 1], offset[:, 0]) + math.pi) * (_SECTORS / (2 * math.pi))).astype(int) % _SECTORS
+        sector = _sectors(offset)
         weight /= np.bincount(sector, minlength=_SECTORS)[sector] ** 0.5
         normal = (jacobian * weight[:, None]).T @ jacobian + np.diag([1e-9, 1e-9, 1e-9, 1e-6])
         step = -np.linalg.solve(normal, (jacobian * weight[:, None]).T @ near)
@@ -180,7 +211,17 @@ def _refine(
 
 def _rim_height(points: NDArray[np.float64], center: NDArray[np.float64], height_range: tuple[float, float]) -> float:
     """Height that the wall reaches: the median over directions of its highest points there, noise taken off."""
-    angle = np.arctan2(points[:, 1] - center[1], points[:, 0] - center[0])
-    sector = ((angle + math.pi) * (_SECTORS / (2 * math.pi))).astype(int) % _SECTORS
-    tops = [np.percentile(points[sector == k, 2], 92) for k in range(_SECTORS) if (sector == k).sum() >= 4]
-    return float(np.clip(np.median(tops), *height_range)) if tops else height_range[0]
+    sector = _sectors(points[:, :2] - center)
+    order = np.lexsort((points[:, 2], sector))
+    counts = np.bincount(sector, minlength=_SECTORS)
+    # In each sector, sorted by height, the point at 92 %.
+    picks = (np.cumsum(counts) - counts + np.floor(0.92 * np.maximum(counts - 1, 0)).astype(int))[counts >= 4]
+    if len(picks) == 0:
+        return height_range[0]
+    return float(np.clip(np.median(points[order[picks], 2]), *height_range))
+
+
+def _sectors(offsets: NDArray[np.float64]) -> NDArray[np.int64]:
+    """Sector number, 0 to ``_SECTORS`` - 1, of the direction of each offset (N, 2)."""
+    angle = np.arctan2(offsets[:, 1], offsets[:, 0])
+    return np.asarray(((angle + math.pi) * (_SECTORS / (2 * math.pi))).astype(int) % _SECTORS)

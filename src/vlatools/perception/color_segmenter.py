@@ -13,11 +13,13 @@ from numpy.typing import NDArray
 from vlatools.perception.config import PerceptionConfig
 from vlatools.perception.naming import parse, pick_side
 from vlatools.perception.ports import Segment
+from vlatools.perception.regions import known_points, spread, window
 
 # A hue that covers this much of the visible table is the table's own.
 _TABLE_SHARE = 0.02
 _SPLIT_GAP_M = 0.055
 _MIN_LOW_PIXELS = 300
+_WIDEST_CUBE_M = 0.085
 
 
 class ColorSegmenter:
@@ -39,17 +41,14 @@ class ColorSegmenter:
         if not query.known:
             return []
         labels = self.color_labels(color, points)
-        found = []
-        if query.category in ("", "cube") or query.color:
-            found += self.color_regions(labels, points, query.color)
-        if query.category in ("", "bowl") and not (query.color and found):
-            found += [s for s in self.low_regions(labels, points) if not query.color]
-        if query.category == "bowl":
-            found = [Segment(s.label.replace("cube", "bowl"), s.score, s.mask) for s in found]
+        found = self.color_regions(labels, points, query.color)
+        if not query.color:
+            found += self.low_regions(labels, points)
+        found = [s for s in found if query.category in s.label]
         if query.side:
             index = pick_side(query.side, [float(np.nanmedian(points[s.mask][:, 1])) for s in found])
             found = [] if index is None else [found[index]]
-        return sorted(found, key=lambda s: -s.score)
+        return sorted(found, key=lambda s: (-s.score, -int(s.mask.sum())))
 
     def segment_point(self, color: NDArray[np.uint8], points: NDArray[np.float32], row: int, col: int) -> Segment | None:
         """The region that a pixel belongs to: an object's, else the connected area of alike colour; None off the image."""
@@ -87,88 +86,74 @@ class ColorSegmenter:
         return labels
 
     def color_regions(self, labels: NDArray[np.uint8], points: NDArray[np.float32], only: str = "") -> list[Segment]:
-        """Connected regions of one colour that stand on the table, labelled ``<color> cube``; pieces that an occluder splits
-        are joined."""
+        """Connected regions of one colour that stand on the table, labelled ``<color> cube`` or, if wide, ``<color> bowl``;
+        pieces that an occluder splits are joined."""
         counts = np.bincount(labels.ravel(), minlength=len(self._names) + 1)
         found = []
         for index, name in enumerate(self._names, start=1):
             if counts[index] < self.config.min_pixels or (only and name != only):
                 continue
-            mask = cv2.compare(labels, index, cv2.CMP_EQ)
-            for region in _join(self._components(mask, points), points):
-                found.append(Segment(f"{name} cube", 0.9, region))
+            for region in _join(self._components(cv2.compare(labels, index, cv2.CMP_EQ), points), points):
+                category = "cube" if spread(known_points(points, region)) < _WIDEST_CUBE_M else "bowl"
+                found.append(Segment(f"{name} {category}", 0.9, region))
         return found
 
     def _components(self, mask: NDArray[np.uint8], points: NDArray[np.float32]) -> list[NDArray[np.bool_]]:
-        _, marks, stats, _ = cv2.connectedComponentsWithStats(mask, connectivity=8)
-        order = np.argsort(-stats[1:, cv2.CC_STAT_AREA]) + 1
+        box = window(mask)
+        _, marks, stats, _ = cv2.connectedComponentsWithStats(mask[box], connectivity=8)
         found = []
-        for mark in order:
+        for mark in np.argsort(-stats[1:, cv2.CC_STAT_AREA]) + 1:
             if stats[mark, cv2.CC_STAT_AREA] < self.config.min_pixels // 2:
                 break
-            region = marks == mark
-            middle = _median_point(points, region)
-            if middle is not None and self._inside(middle) and middle[2] > self.config.min_height:
+            part = marks == mark
+            known = known_points(points[box], part)
+            # The upper quarter decides: of a half-hidden object the part that is seen may be the foot.
+            if len(known) < 10 or np.percentile(known[:, 2], 75) < self.config.min_height:
+                continue
+            if self._inside(np.median(known, axis=0)):
+                region = np.zeros(mask.shape, bool)
+                region[box] = part
                 found.append(region)
         return found
 
-    def _inside(self, point: NDArray[np.float64]) -> bool:
+    def _inside(self, point: NDArray[np.float32]) -> bool:
         limits = (self.config.workspace_x, self.config.workspace_y, self.config.workspace_z)
         return all(low <= value <= high for value, (low, high) in zip(point, limits, strict=True))
 
-    def low_mask(self, labels: NDArray[np.uint8], points: NDArray[np.float32]) -> NDArray[np.bool_]:
-        """Pixels of colourless things up to a bowl's height, in the workspace."""
-        z = points[..., 2]
-        with np.errstate(invalid="ignore"):
-            low = (z > self.config.min_height) & (z < self.config.bowl_height[1] + 0.01) & (labels == 0)
-            low &= (points[..., 0] > self.config.workspace_x[0]) & (points[..., 0] < self.config.workspace_x[1])
-            low &= (points[..., 1] > self.config.workspace_y[0]) & (points[..., 1] < self.config.workspace_y[1])
-        return np.asarray(low)
+    def low_mask(self, labels: NDArray[np.uint8], points: NDArray[np.float32]) -> NDArray[np.uint8]:
+        """Pixels, 255, of colourless things up to a bowl's height, in the workspace."""
+        (x0, x1), (y0, y1) = self.config.workspace_x, self.config.workspace_y
+        low = cv2.inRange(points, (x0, y0, self.config.min_height), (x1, y1, self.config.bowl_height[1] + 0.01))
+        low[labels > 0] = 0
+        return np.asarray(low, dtype=np.uint8)
 
     def low_regions(self, labels: NDArray[np.uint8], points: NDArray[np.float32]) -> list[Segment]:
         """Connected colourless regions on the table, labelled ``bowl`` when wide enough; filled inside."""
-        low = self.low_mask(labels, points).astype(np.uint8)
+        low = self.low_mask(labels, points)
         low = cv2.morphologyEx(low, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))
-        low = cv2.morphologyEx(low, cv2.MORPH_CLOSE, np.ones((7, 7), np.uint8))
+        low = cv2.morphologyEx(low, cv2.MORPH_CLOSE, np.ones((9, 9), np.uint8))
         outlines, _ = cv2.findContours(low, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
         found = []
         for outline in outlines:
             if cv2.contourArea(outline) < _MIN_LOW_PIXELS:
                 continue
             mask = np.zeros(low.shape, np.uint8)
-            cv2.drawContours(mask, [outline], -1, 255, cv2.FILLED)
-            region = mask > 0
-            spread = _spread(points[region & (low > 0)])
-            if spread >= 2 * self.config.bowl_radius[0] * 0.8:
+            cv2.drawContours(mask, [outline], -1, 1, cv2.FILLED)
+            region = mask.view(bool)
+            if spread(known_points(points, region & (low > 0))) >= 2 * self.config.bowl_radius[0] * 0.8:
                 found.append(Segment("bowl", 0.6, region))
         return found
 
 
-def _median_point(points: NDArray[np.float32], region: NDArray[np.bool_]) -> NDArray[np.float64] | None:
-    inside = points[region]
-    inside = inside[np.isfinite(inside[:, 2])]
-    return None if len(inside) < 10 else np.median(inside, axis=0).astype(float)
-
-
-def _spread(points: NDArray[np.float32]) -> float:
-    """Larger horizontal extent of points (N, 3), without the outermost 2 %."""
-    known = points[np.isfinite(points[:, 2])]
-    if len(known) < 20:
-        return 0.0
-    low, high = np.percentile(known[:, :2], (2, 98), axis=0)
-    return float(np.max(high - low))
-
-
 def _join(regions: list[NDArray[np.bool_]], points: NDArray[np.float32]) -> list[NDArray[np.bool_]]:
     """Join regions whose middles are nearer than an object is wide: pieces of one object behind a finger."""
-    groups: list[tuple[NDArray[np.float64], NDArray[np.bool_]]] = []
+    groups: list[tuple[NDArray[np.float32], NDArray[np.bool_]]] = []
     for region in regions:
-        middle = _median_point(points, region)
-        if middle is None:
-            continue
+        middle = np.median(known_points(points, region), axis=0)
         for i, (other, joined) in enumerate(groups):
-            if np.linalg.norm(middle - other) < _SPLIT_GAP_M * 0.8 and _spread(points[joined | region]) < _SPLIT_GAP_M:
-                groups[i] = (other, joined | region)
+            both = joined | region
+            if np.linalg.norm(middle - other) < _SPLIT_GAP_M * 0.8 and spread(known_points(points, both)) < _SPLIT_GAP_M:
+                groups[i] = (other, both)
                 break
         else:
             groups.append((middle, region))

@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from vlatools.camera.ports import Intrinsics
 from vlatools.core import Pose
+from vlatools.perception.regions import window
 
 _DIRECTIONS = 32
 _DEPTH_SIGMA_M = 0.004
@@ -22,7 +23,7 @@ _OUTLINE_SIGMA_PX = 0.8
 _SIZE_SIGMA_M = 0.008
 _TABLE_SIGMA_M = 0.002
 _TABLE_CONTACT_M = 0.010
-_MAX_POINTS = 220
+_MAX_POINTS = 160
 _STARTS = 6
 _BORDER = 16
 # A pixel belongs to the region when its centre does, so the outline lies about this far outside the outermost centres.
@@ -81,13 +82,11 @@ def fit_cube(
     Returns:
         The fit, or None when too little is seen.
     """
-    rows, cols = np.nonzero(mask)
-    if len(rows) == 0:
+    box = window(mask, _BORDER)
+    mask, points, depth = mask[box], points[box], depth[box]
+    if mask.size == 0:
         return None
-    row0, col0 = max(0, int(rows.min()) - _BORDER), max(0, int(cols.min()) - _BORDER)
-    window = (slice(row0, int(rows.max()) + _BORDER), slice(col0, int(cols.max()) + _BORDER))
-    mask, points, depth = mask[window], points[window], depth[window]
-    intrinsics = replace(intrinsics, cx=intrinsics.cx - col0, cy=intrinsics.cy - row0)
+    intrinsics = replace(intrinsics, cx=intrinsics.cx - box[1].start, cy=intrinsics.cy - box[0].start)
     evidence = _collect(mask, points, depth, intrinsics, camera_to_base)
     if evidence is None:
         return None
@@ -144,23 +143,15 @@ def _outline(
     along = normals @ np.stack([rows, cols]).astype(float)
     extents = along.max(axis=1)
     own_depth = float(np.nanmedian(depth[mask]))
-    height, width = mask.shape
-    valid = np.zeros(_DIRECTIONS, bool)
-    for k in range(_DIRECTIONS):
-        edge = along[k] > extents[k] - 0.8
-        steps = np.array([3, 4, 5])
-        out_rows = np.rint(rows[edge][:, None] + steps * normals[k, 0]).astype(int).ravel()
-        out_cols = np.rint(cols[edge][:, None] + steps * normals[k, 1]).astype(int).ravel()
-        inside = (out_rows >= 0) & (out_rows < height) & (out_cols >= 0) & (out_cols < width)
-        if not inside.all():
-            continue
-        beyond = depth[out_rows, out_cols]
-        known = np.isfinite(beyond)
-        if not known.any():
-            valid[k] = True
-            continue
-        heights = points[out_rows[known], out_cols[known], 2]
-        valid[k] = float(np.median(beyond[known])) > own_depth + 0.03 or float(np.median(heights)) < 0.010
+    with np.errstate(invalid="ignore"):
+        # Not known to be behind the cube, nor known to be the table: it may hide the cube.
+        blocker = ~mask & ~(depth > own_depth + 0.02) & ~(points[..., 2] < 0.010)
+    # Thin lines are holes and mixed depths at the cube's own edges.
+    blocker = cv2.morphologyEx(blocker.astype(np.uint8), cv2.MORPH_OPEN, np.ones((4, 4), np.uint8))
+    blocker = cv2.dilate(blocker, np.ones((7, 7), np.uint8)) > 0
+    blocker[[0, -1], :] = blocker[:, [0, -1]] = True
+    touched = blocker[rows, cols]
+    valid = np.array([not touched[along[k] > extents[k] - 0.8].any() for k in range(_DIRECTIONS)])
     return normals[valid], extents[valid] + _PIXEL_MARGIN
 
 
@@ -180,7 +171,7 @@ def _residuals(params: NDArray[np.float64], evidence: _Evidence, nominal: float,
     parts = [surface * math.sqrt(60.0 / max(60, surface.shape[1]))]
     if len(evidence.normals):
         pixels = _corner_pixels(params, evidence.projection)
-        reach = np.einsum("kd,bcd->bkc", evidence.normals, pixels).max(axis=2)
+        reach = (pixels @ evidence.normals.T).max(axis=1)
         parts.append((reach - evidence.extents) / _OUTLINE_SIGMA_PX)
     parts.append((params[:, 4:5] - nominal) / _SIZE_SIGMA_M)
     if on_table:
@@ -224,7 +215,7 @@ def _minimise(
         weighted = jacobian * _huber(residuals)[:, None, :]
         normal = weighted @ jacobian.transpose(0, 2, 1)
         gradient = (weighted @ residuals[:, :, None])[..., 0]
-        diagonal = np.einsum("bii->bi", normal)
+        diagonal = np.diagonal(normal, axis1=1, axis2=2)
         damped = normal + np.eye(5)[None] * (damping[:, None] * diagonal + 1e-9)[:, None, :]
         step = -np.linalg.solve(damped, gradient[..., None])[..., 0]
         limit = np.array([0.02, 0.02, 0.02, 0.4, 0.01])

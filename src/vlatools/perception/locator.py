@@ -16,17 +16,19 @@ from numpy.typing import NDArray
 from vlatools.camera.points import point_map
 from vlatools.camera.ports import RgbdFrame
 from vlatools.core import Pose
-from vlatools.perception.bowl_fit import fit_bowl
+from vlatools.perception.bowl_fit import BowlFit, find_bowl, is_borne_out
 from vlatools.perception.color_segmenter import ColorSegmenter
 from vlatools.perception.config import PerceptionConfig
 from vlatools.perception.cube_fit import CubeFit, fit_cube
 from vlatools.perception.naming import assign, match, parse
 from vlatools.perception.ports import DetectedObject, Scene, Segment, Segmenter
+from vlatools.perception.regions import known_points, window
 
 _MAX_DEPTH_RMS_M = 0.006
 _MAX_OUTLINE_RMS_PX = 2.2
 _MAX_UNEXPLAINED = 0.25
 _MIN_VISIBLE = 0.12
+_BOWLS_PER_REGION = 3
 
 
 class Locator:
@@ -95,31 +97,41 @@ class Locator:
     def _bowls(
         self, segments: Sequence[Segment], points: NDArray[np.float32], frame: RgbdFrame, camera_to_base: Pose
     ) -> list[DetectedObject]:
-        found = []
-        coloured = np.zeros(frame.depth.shape, np.uint8)
-        for segment in segments:
-            if parse(segment.label, self._colors).category == "cube":
-                coloured |= segment.mask.astype(np.uint8)
-        content = cv2.dilate(coloured, np.ones((5, 5), np.uint8)) > 0
-        for segment in segments:
-            if parse(segment.label, self._colors).category != "bowl":
-                continue
-            region = points[segment.mask & ~content]
-            region = region[np.isfinite(region[:, 2]) & (region[:, 2] > self.config.min_height)].astype(float)
-            fit = fit_bowl(
-                region[:: max(1, len(region) // 1500)],
-                camera_to_base.position,
-                self.config.bowl_radius,
-                self.config.bowl_height,
-                self.config.bowl_wall,
-                np.random.default_rng(0),
-            )
-            if fit is not None:
-                center = np.array([*fit.center, fit.rim / 2])
-                size = (2 * fit.radius, 2 * fit.radius, fit.rim)
-                confidence = float(np.clip(fit.coverage * (1.2 - fit.rms / 0.01), 0, 1))
-                found.append(_detected("bowl", "", confidence, center, 0.0, size, segment.mask))
-        return found
+        queries = [parse(segment.label, self._colors) for segment in segments]
+        candidates = [(s, q) for s, q in zip(segments, queries, strict=True) if q.category == "bowl"]
+        if not candidates:
+            return []
+        config = self.config
+        (x0, x1), (y0, y1) = config.workspace_x, config.workspace_y
+        low = cv2.inRange(points, (x0, y0, config.min_height), (x1, y1, config.bowl_height[1] + 0.01))
+        content = np.zeros(low.shape, np.uint8)
+        for segment, query in zip(segments, queries, strict=True):
+            if query.category == "cube":
+                content |= segment.mask.view(np.uint8)
+        low[cv2.dilate(content, np.ones((5, 5), np.uint8)) > 0] = 0
+        near = window(low)
+        around = _thinned(points[near][low[near] > 0], 4000)
+        found: list[DetectedObject] = []
+        for segment, query in candidates:
+            box = window(segment.mask)
+            region = _thinned(points[box][segment.mask[box] & (low[box] > 0)], 1000)
+            for _ in range(_BOWLS_PER_REGION):
+                fit = find_bowl(
+                    region,
+                    around,
+                    camera_to_base.position,
+                    config.bowl_radius,
+                    config.bowl_height,
+                    config.bowl_wall,
+                    np.random.default_rng(0),
+                )
+                if fit is None or not is_borne_out(fit, frame.depth, frame.intrinsics, camera_to_base):
+                    break
+                away = np.linalg.norm(region[:, :2] - fit.center, axis=1) > fit.radius + 0.01
+                region = region[away]
+                if all(np.linalg.norm(other.pose.position[:2] - fit.center) > fit.radius for other in found):
+                    found.append(_bowl(fit, query.color, segment.mask))
+        return [thing for thing in found if thing.confidence >= config.min_confidence]
 
 
 def _cube_confidence(fit: CubeFit) -> float:
@@ -134,6 +146,17 @@ def _cube_confidence(fit: CubeFit) -> float:
     return float(np.clip(quality * (0.4 + 0.6 * min(1.0, fit.visible / 0.7)), 0.0, 1.0))
 
 
+def _bowl(fit: BowlFit, color: str, mask: NDArray[np.bool_]) -> DetectedObject:
+    center = np.array([*fit.center, fit.rim / 2])
+    size = (2 * fit.radius, 2 * fit.radius, fit.rim)
+    confidence = float(np.clip((0.3 + 0.9 * fit.coverage) * (1.2 - fit.rms / 0.01), 0, 1))
+    return _detected("bowl", color, confidence, center, 0.0, size, mask)
+
+
+def _thinned(points: NDArray[np.float32], count: int) -> NDArray[np.float64]:
+    return np.asarray(points[:: max(1, len(points) // count)], dtype=float)
+
+
 def _detected(
     category: str,
     color: str,
@@ -143,16 +166,15 @@ def _detected(
     size: tuple[float, ...],
     mask: NDArray[np.bool_],
 ) -> DetectedObject:
-    rows, cols = np.nonzero(mask)
+    rows, cols = window(mask)
     pose = Pose(center, np.array([0.0, 0.0, math.sin(yaw / 2), math.cos(yaw / 2)]))
-    box = (int(rows.min()), int(cols.min()), int(rows.max()) + 1, int(cols.max()) + 1)
-    return DetectedObject("", category, color, confidence, pose, np.array(size, dtype=float), box, len(rows))
+    box = (rows.start, cols.start, rows.stop, cols.stop)
+    return DetectedObject("", category, color, confidence, pose, np.array(size, dtype=float), box, int(np.count_nonzero(mask)))
 
 
 def _generic(segment: Segment, points: NDArray[np.float32], name: str) -> DetectedObject | None:
     """An object of no known shape: its middle and horizontal extents from its points."""
-    known = points[segment.mask]
-    known = known[np.isfinite(known[:, 2])].astype(float)
+    known = known_points(points, segment.mask).astype(float)
     if len(known) < 30:
         return None
     low, high = np.percentile(known, (3, 97), axis=0)
