@@ -16,12 +16,15 @@ from vlatools.camera.ports import Intrinsics
 from vlatools.core import Pose
 
 _SECTORS = 36
+_ATTEMPTS = 3
 _INLIER_M = 0.006
 _TRIALS = 160
 _BAND_M = 0.014
 _MIN_POINTS = 60
 _MIN_COVERAGE = 0.25
 _MAX_MISSING = 0.2
+_MIN_SEEN = 0.3
+_MAX_RMS_M = 0.0035
 _MAX_FILLED = 0.25
 _REFERENCE_M = 0.03
 
@@ -68,11 +71,26 @@ def find_bowl(
     Returns:
         The fit, or None if this is no bowl.
     """
-    if len(region) < _MIN_POINTS:
-        return None
-    start = _best_circle(region, radius_range, height_range, rng)
-    if start is None:
-        return None
+    for _ in range(_ATTEMPTS):
+        start = _best_circle(region, radius_range, height_range, rng) if len(region) >= _MIN_POINTS else None
+        if start is None:
+            return None
+        fit = _fit_at(start, around, camera, radius_range, height_range, wall)
+        if fit is not None:
+            return fit
+        # Something round that is no bowl: look beside it.
+        region = region[np.linalg.norm(region[:, :2] - start[:2], axis=1) > start[2] + 0.008]
+    return None
+
+
+def _fit_at(
+    start: NDArray[np.float64],
+    around: NDArray[np.float64],
+    camera: NDArray[np.float64],
+    radius_range: tuple[float, float],
+    height_range: tuple[float, float],
+    wall: float,
+) -> BowlFit | None:
     points = around[np.linalg.norm(around[:, :2] - start[:2], axis=1) < start[2] + 0.03]
     solution, inliers = _refine(points, start, camera, wall)
     center, slope = solution[:2], float(solution[3])
@@ -94,12 +112,12 @@ def find_bowl(
     )
     if not good:
         return None
-    residual = _wall_residual(solution, on_wall, camera, wall)
-    return BowlFit(center.copy(), radius, rim, coverage, float(np.sqrt(np.mean(residual**2))))
+    rms = float(np.sqrt(np.mean(_wall_residual(solution, on_wall, camera, wall) ** 2)))
+    return BowlFit(center.copy(), radius, rim, coverage, rms) if rms <= _MAX_RMS_M else None
 
 
 def is_borne_out(fit: BowlFit, depth: NDArray[np.float32], intrinsics: Intrinsics, camera_to_base: Pose) -> bool:
-    """Whether the image agrees with a rim there: hardly anywhere is what lies behind the rim seen in its place."""
+    """Whether the image agrees with a rim there: it is seen in enough places, and hardly anywhere is what lies behind it."""
     angles = np.arange(_SECTORS) * (2 * math.pi / _SECTORS)
     middle = fit.radius - 0.002
     rim = np.column_stack(
@@ -111,15 +129,18 @@ def is_borne_out(fit: BowlFit, depth: NDArray[np.float32], intrinsics: Intrinsic
     )
     expected = (rim - camera_to_base.position) @ camera_to_base.rotation[:, 2]
     pixels = np.rint(project(rim, intrinsics, camera_to_base)).astype(int)
-    missing = 0
+    seen = missing = 0
     for (row, col), z in zip(pixels, expected, strict=True):
         if not (3 <= row < intrinsics.height - 3 and 3 <= col < intrinsics.width - 3):
             continue
-        seen = depth[row - 3 : row + 4, col - 3 : col + 4]
-        seen = seen[np.isfinite(seen)]
-        if len(seen) and float(np.percentile(seen, 15)) > z + 0.015:
-            missing += 1
-    return missing <= _MAX_MISSING * _SECTORS
+        patch = depth[row - 3 : row + 4, col - 3 : col + 4]
+        patch = patch[np.isfinite(patch)]
+        if len(patch) == 0:
+            continue
+        nearest = float(np.percentile(patch, 15))
+        seen += abs(nearest - z) < 0.015
+        missing += nearest > z + 0.015
+    return missing <= _MAX_MISSING * _SECTORS and seen >= _MIN_SEEN * _SECTORS
 
 
 def _best_circle(

@@ -17,6 +17,8 @@ from vlatools.perception.regions import known_points, spread, window
 
 # A hue that covers this much of the visible table is the table's own.
 _TABLE_SHARE = 0.02
+# Score of a region whose outline was seen in colour; below it the outline is only that of noisy depth.
+SHARP_SCORE = 0.9
 _SPLIT_GAP_M = 0.055
 _MIN_LOW_PIXELS = 300
 _WIDEST_CUBE_M = 0.085
@@ -40,10 +42,12 @@ class ColorSegmenter:
         query = parse(prompt, self._names)
         if not query.known:
             return []
-        labels = self.color_labels(color, points)
-        found = self.color_regions(labels, points, query.color)
+        labels = self._hues(color)
+        soft = self._table_hues(labels, points)
+        labels = self._raised(labels, points, soft)
+        found = self._color_regions(labels, points, query.color, soft)
         if not query.color:
-            found += self.low_regions(labels, points)
+            found += self._low_regions(labels, points)
         found = [s for s in found if query.category in s.label]
         if query.side:
             index = pick_side(query.side, [float(np.nanmedian(points[s.mask][:, 1])) for s in found])
@@ -64,28 +68,34 @@ class ColorSegmenter:
         cv2.floodFill(lab, flood, (int(col), int(row)), 0, (40, 14, 14), (40, 14, 14), flags)
         return Segment("region", 0.5, flood[1:-1, 1:-1] > 0)
 
-    def color_labels(self, color: NDArray[np.uint8], points: NDArray[np.float32]) -> NDArray[np.uint8]:
-        """Colour of every pixel, uint8 (H, W): 0 none, i + 1 for the i-th colour; off the table and on it 0."""
-        hsv = cv2.cvtColor(color, cv2.COLOR_RGB2HSV)
-        hue, saturation, value = cv2.split(hsv)
+    def _hues(self, color: NDArray[np.uint8]) -> NDArray[np.uint8]:
+        """Colour of every pixel, uint8 (H, W): 0 none, i + 1 for the i-th colour."""
+        hue, saturation, value = cv2.split(cv2.cvtColor(color, cv2.COLOR_RGB2HSV))
         labels = cv2.LUT(hue, self._lut)
         chroma = cv2.multiply(saturation, value, scale=1 / 255.0)
         labels[(saturation < self.config.saturation_min) | (chroma < self.config.chroma_min)] = 0
-        return self._drop_table_hue(labels, points)
+        return np.asarray(labels, dtype=np.uint8)
 
-    def _drop_table_hue(self, labels: NDArray[np.uint8], points: NDArray[np.float32]) -> NDArray[np.uint8]:
-        coarse, heights = labels[::4, ::4], points[::4, ::4, 2]
-        flat = np.abs(heights) < self.config.min_height
-        total = max(1, int(flat.sum()))
-        shares = np.bincount(coarse[flat], minlength=len(self._names) + 1)[1:] / total
-        for index, share in enumerate(shares, start=1):
-            if share > _TABLE_SHARE:
-                # Depth is noisy by some millimetres: smooth the heights before they decide where the object ends.
-                smooth = cv2.medianBlur(np.nan_to_num(points[..., 2], nan=1.0), 5)
-                labels = np.where((labels == index) & (smooth < self.config.min_height / 2), np.uint8(0), labels)
+    def _table_hues(self, labels: NDArray[np.uint8], points: NDArray[np.float32]) -> list[int]:
+        """Colours that the table itself has."""
+        with np.errstate(invalid="ignore"):
+            flat = np.abs(points[::4, ::4, 2]) < self.config.min_height / 2
+        counts = np.bincount(labels[::4, ::4][flat], minlength=len(self._names) + 1)
+        return [i for i in range(1, len(counts)) if counts[i] > _TABLE_SHARE * max(1, int(flat.sum()))]
+
+    def _raised(
+        self, labels: NDArray[np.uint8], points: NDArray[np.float32], hues: list[int]
+    ) -> NDArray[np.uint8]:
+        """Labels without the table, where a colour is the table's too."""
+        if hues:
+            # Depth is noisy by some millimetres: smooth the heights before they decide where an object ends.
+            smooth = cv2.medianBlur(np.nan_to_num(points[..., 2], nan=1.0), 5)
+            labels[np.isin(labels, hues) & (smooth < self.config.min_height / 2)] = 0
         return labels
 
-    def color_regions(self, labels: NDArray[np.uint8], points: NDArray[np.float32], only: str = "") -> list[Segment]:
+    def _color_regions(
+        self, labels: NDArray[np.uint8], points: NDArray[np.float32], only: str, soft: list[int]
+    ) -> list[Segment]:
         """Connected regions of one colour that stand on the table, labelled ``<color> cube`` or, if wide, ``<color> bowl``;
         pieces that an occluder splits are joined."""
         counts = np.bincount(labels.ravel(), minlength=len(self._names) + 1)
@@ -95,7 +105,8 @@ class ColorSegmenter:
                 continue
             for region in _join(self._components(cv2.compare(labels, index, cv2.CMP_EQ), points), points):
                 category = "cube" if spread(known_points(points, region)) < _WIDEST_CUBE_M else "bowl"
-                found.append(Segment(f"{name} {category}", 0.9, region))
+                score = SHARP_SCORE if index not in soft else SHARP_SCORE - 0.2
+                found.append(Segment(f"{name} {category}", score, region))
         return found
 
     def _components(self, mask: NDArray[np.uint8], points: NDArray[np.float32]) -> list[NDArray[np.bool_]]:
@@ -120,18 +131,19 @@ class ColorSegmenter:
         limits = (self.config.workspace_x, self.config.workspace_y, self.config.workspace_z)
         return all(low <= value <= high for value, (low, high) in zip(point, limits, strict=True))
 
-    def low_mask(self, labels: NDArray[np.uint8], points: NDArray[np.float32]) -> NDArray[np.uint8]:
+    def _low_mask(self, labels: NDArray[np.uint8], points: NDArray[np.float32]) -> NDArray[np.uint8]:
         """Pixels, 255, of colourless things up to a bowl's height, in the workspace."""
         (x0, x1), (y0, y1) = self.config.workspace_x, self.config.workspace_y
         low = cv2.inRange(points, (x0, y0, self.config.min_height), (x1, y1, self.config.bowl_height[1] + 0.01))
         low[labels > 0] = 0
         return np.asarray(low, dtype=np.uint8)
 
-    def low_regions(self, labels: NDArray[np.uint8], points: NDArray[np.float32]) -> list[Segment]:
+    def _low_regions(self, labels: NDArray[np.uint8], points: NDArray[np.float32]) -> list[Segment]:
         """Connected colourless regions on the table, labelled ``bowl`` when wide enough; filled inside."""
-        low = self.low_mask(labels, points)
-        low = cv2.morphologyEx(low, cv2.MORPH_OPEN, np.ones((3, 3), np.uint8))
-        low = cv2.morphologyEx(low, cv2.MORPH_CLOSE, np.ones((9, 9), np.uint8))
+        low = self._low_mask(labels, points)
+        # Close first: depth is missing along edges, and a bowl's front wall is thin.
+        low = cv2.morphologyEx(low, cv2.MORPH_CLOSE, np.ones((7, 7), np.uint8))
+        low = cv2.morphologyEx(low, cv2.MORPH_OPEN, np.ones((5, 5), np.uint8))
         outlines, _ = cv2.findContours(low, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
         found = []
         for outline in outlines:

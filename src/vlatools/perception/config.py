@@ -64,7 +64,7 @@ class PerceptionConfig:
     workspace_z: tuple[float, float] = (-0.02, 0.60)
     min_height: float = 0.012
     min_pixels: int = 70
-    cube_size: tuple[float, float] = (0.025, 0.056)
+    cube_size: tuple[float, float] = (0.027, 0.054)
     bowl_radius: tuple[float, float] = (0.045, 0.095)
     bowl_height: tuple[float, float] = (0.025, 0.085)
     bowl_wall: float = 0.004

@@ -19,7 +19,6 @@ from vlatools.perception.regions import window
 
 _DIRECTIONS = 32
 _DEPTH_SIGMA_M = 0.004
-_OUTLINE_SIGMA_PX = 0.8
 _SIZE_SIGMA_M = 0.008
 _TABLE_SIGMA_M = 0.002
 _TABLE_CONTACT_M = 0.010
@@ -59,6 +58,7 @@ class _Evidence:
     points: NDArray[np.float64]  # (N, 3) on the faces
     normals: NDArray[np.float64]  # (K, 2) outline directions (row, col) that count
     extents: NDArray[np.float64]  # (K,) extent of the region along them, pixels
+    sigma_px: float  # of the extents
     projection: NDArray[np.float64]  # (3, 4) base frame to homogeneous (row, col)
 
 
@@ -69,6 +69,7 @@ def fit_cube(
     intrinsics: Intrinsics,
     camera_to_base: Pose,
     size_range: tuple[float, float],
+    outline_sigma_px: float = 0.8,
 ) -> CubeFit | None:
     """Fit a cube to a region.
 
@@ -78,6 +79,7 @@ def fit_cube(
         depth: float32 (H, W) metres, NaN where unknown.
         intrinsics, camera_to_base: of the camera.
         size_range: smallest and largest edge in metres.
+        outline_sigma_px: how exact the region's outline is.
 
     Returns:
         The fit, or None when too little is seen.
@@ -87,7 +89,7 @@ def fit_cube(
     if mask.size == 0:
         return None
     intrinsics = replace(intrinsics, cx=intrinsics.cx - box[1].start, cy=intrinsics.cy - box[0].start)
-    evidence = _collect(mask, points, depth, intrinsics, camera_to_base)
+    evidence = _collect(mask, points, depth, intrinsics, camera_to_base, outline_sigma_px)
     if evidence is None:
         return None
     nominal = (size_range[0] + size_range[1]) / 2
@@ -105,7 +107,7 @@ def fit_cube(
     if abs(params[0, 2] - params[0, 4] / 2) < _TABLE_CONTACT_M:
         params, _ = _minimise(params, evidence, nominal, on_table=True, steps=4)
     solution = params[0]
-    if not np.all(np.isfinite(solution)) or not size_range[0] * 0.8 <= solution[4] <= size_range[1] * 1.2:
+    if not np.all(np.isfinite(solution)) or not size_range[0] <= solution[4] <= size_range[1]:
         return None
     return _judge(solution, evidence, mask, depth)
 
@@ -116,6 +118,7 @@ def _collect(
     depth: NDArray[np.float32],
     intrinsics: Intrinsics,
     camera_to_base: Pose,
+    outline_sigma_px: float,
 ) -> _Evidence | None:
     inner = cv2.erode(mask.astype(np.uint8), np.ones((3, 3), np.uint8)) > 0
     on_faces = points[inner]
@@ -130,7 +133,7 @@ def _collect(
     to_pixels = np.array(
         [[0, intrinsics.fy, intrinsics.cy], [intrinsics.fx, 0, intrinsics.cx], [0, 0, 1.0]]
     )
-    return _Evidence(on_faces, normals, extents, to_pixels @ world_to_camera)
+    return _Evidence(on_faces, normals, extents, outline_sigma_px, to_pixels @ world_to_camera)
 
 
 def _outline(
@@ -172,7 +175,7 @@ def _residuals(params: NDArray[np.float64], evidence: _Evidence, nominal: float,
     if len(evidence.normals):
         pixels = _corner_pixels(params, evidence.projection)
         reach = (pixels @ evidence.normals.T).max(axis=1)
-        parts.append((reach - evidence.extents) / _OUTLINE_SIGMA_PX)
+        parts.append((reach - evidence.extents) / evidence.sigma_px)
     parts.append((params[:, 4:5] - nominal) / _SIZE_SIGMA_M)
     if on_table:
         parts.append((params[:, 2:3] - params[:, 4:5] / 2) / _TABLE_SIGMA_M)
@@ -236,7 +239,7 @@ def _judge(
     count = len(evidence.points)
     residuals = _residuals(solution[None], evidence, float(solution[4]), on_table=False)[0]
     surface = residuals[:count] * _DEPTH_SIGMA_M / math.sqrt(60.0 / max(60, count))
-    outline = residuals[count : count + len(evidence.normals)] * _OUTLINE_SIGMA_PX
+    outline = residuals[count : count + len(evidence.normals)] * evidence.sigma_px
     pixels = _corner_pixels(solution[None], evidence.projection)[0]
     hull = cv2.convexHull(np.rint(pixels[:, ::-1]).astype(np.int32))
     model = np.zeros(mask.shape, np.uint8)

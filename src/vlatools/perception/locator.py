@@ -17,15 +17,15 @@ from vlatools.camera.points import point_map
 from vlatools.camera.ports import RgbdFrame
 from vlatools.core import Pose
 from vlatools.perception.bowl_fit import BowlFit, find_bowl, is_borne_out
-from vlatools.perception.color_segmenter import ColorSegmenter
+from vlatools.perception.color_segmenter import SHARP_SCORE, ColorSegmenter
 from vlatools.perception.config import PerceptionConfig
 from vlatools.perception.cube_fit import CubeFit, fit_cube
 from vlatools.perception.naming import assign, match, parse
 from vlatools.perception.ports import DetectedObject, Scene, Segment, Segmenter
 from vlatools.perception.regions import known_points, window
 
-_MAX_DEPTH_RMS_M = 0.006
-_MAX_OUTLINE_RMS_PX = 2.2
+_MAX_DEPTH_RMS_M = 0.0036
+_OUTLINE_PX = 0.8
 _MAX_UNEXPLAINED = 0.25
 _MIN_VISIBLE = 0.12
 _BOWLS_PER_REGION = 3
@@ -84,12 +84,19 @@ class Locator:
             query = parse(segment.label, self._colors)
             if query.category != "cube":
                 continue
+            outline_px = _OUTLINE_PX if segment.score >= SHARP_SCORE else 2.5 * _OUTLINE_PX
             fit = fit_cube(
-                segment.mask, points, frame.depth, frame.intrinsics, camera_to_base, self.config.cube_size
+                segment.mask,
+                points,
+                frame.depth,
+                frame.intrinsics,
+                camera_to_base,
+                self.config.cube_size,
+                outline_px,
             )
             if fit is None:
                 continue
-            confidence = _cube_confidence(fit)
+            confidence = _cube_confidence(fit, outline_px)
             if confidence >= self.config.min_confidence:
                 found.append(_detected("cube", query.color, confidence, fit.center, fit.yaw, (fit.size,) * 3, segment.mask))
         return found
@@ -127,19 +134,17 @@ class Locator:
                 )
                 if fit is None or not is_borne_out(fit, frame.depth, frame.intrinsics, camera_to_base):
                     break
-                away = np.linalg.norm(region[:, :2] - fit.center, axis=1) > fit.radius + 0.01
-                region = region[away]
-                if all(np.linalg.norm(other.pose.position[:2] - fit.center) > fit.radius for other in found):
-                    found.append(_bowl(fit, query.color, segment.mask))
+                region, around = _outside(region, fit), _outside(around, fit)
+                found.append(_bowl(fit, query.color, segment.mask))
         return [thing for thing in found if thing.confidence >= config.min_confidence]
 
 
-def _cube_confidence(fit: CubeFit) -> float:
+def _cube_confidence(fit: CubeFit, outline_px: float) -> float:
     if (
         fit.depth_rms > _MAX_DEPTH_RMS_M
         or fit.unexplained > _MAX_UNEXPLAINED
         or fit.visible < _MIN_VISIBLE
-        or (math.isfinite(fit.outline_rms) and fit.outline_rms > _MAX_OUTLINE_RMS_PX)
+        or (math.isfinite(fit.outline_rms) and fit.outline_rms > 1.1 * outline_px)
     ):
         return 0.0
     quality = 1.0 - 0.5 * fit.depth_rms / _MAX_DEPTH_RMS_M - 0.5 * fit.unexplained
@@ -151,6 +156,10 @@ def _bowl(fit: BowlFit, color: str, mask: NDArray[np.bool_]) -> DetectedObject:
     size = (2 * fit.radius, 2 * fit.radius, fit.rim)
     confidence = float(np.clip((0.3 + 0.9 * fit.coverage) * (1.2 - fit.rms / 0.01), 0, 1))
     return _detected("bowl", color, confidence, center, 0.0, size, mask)
+
+
+def _outside(points: NDArray[np.float64], fit: BowlFit) -> NDArray[np.float64]:
+    return np.asarray(points[np.linalg.norm(points[:, :2] - fit.center, axis=1) > fit.radius + 0.01])
 
 
 def _thinned(points: NDArray[np.float32], count: int) -> NDArray[np.float64]:
