@@ -91,7 +91,7 @@ class EffectTolerances:
     in_bowl: float = 0.040
     on_top: float = 0.55
     on_top_height: float = 0.018
-    at_position: float = 0.035
+    at_position: float = 0.030
     standing_height: float = 0.020
 
     def __post_init__(self) -> None:

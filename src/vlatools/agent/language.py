@@ -71,7 +71,7 @@ class _Parser(Places):
         firm = False
         while True:
             word = self.peek()
-            if word in lex.SEPARATORS or word in lex.FILLERS or word == "and":
+            if word in lex.SEPARATORS or self._filler() or word == "and":
                 firm = firm or word in {";", "then"} or word == "afterwards"
                 self._at += 1
             elif word == "to" and self.peek(1) in lex.RESTORE_VERBS:
@@ -83,12 +83,7 @@ class _Parser(Places):
 
     def _between(self) -> bool:
         word = self.peek()
-        return (
-            word in lex.SEPARATORS
-            or word in lex.FILLERS
-            or word == "and"
-            or (word == "to" and self.peek(1) in lex.VERBS)
-        )
+        return word in lex.SEPARATORS or self._filler() or word == "and" or (word == "to" and self.peek(1) in lex.VERBS)
 
     def _clause(self) -> list[Goal]:
         verb = self.accept_any(lex.VERBS)
@@ -104,7 +99,7 @@ class _Parser(Places):
             return self._pick()
         back = self.accept("back")
         if verb in lex.TAKE_VERBS and self._group():
-            self.off_source()
+            self.off_source(())
             return [Put(None, OnTable())]
         objects = self.objects()
         self._skip_fillers()
@@ -121,12 +116,16 @@ class _Parser(Places):
             raise self.fail("one object: the gripper holds one at a time")
         self.moved = objects[0]
         if self.peek() in {"off", "from", "out"}:
-            self.off_source()
+            self.off_source(tuple(objects))
         return [Hold(objects[0])]
 
     def _skip_fillers(self) -> None:
-        while self.accept_any(lex.FILLERS):
-            pass
+        while self._filler():
+            self._at += 1
+
+    def _filler(self) -> bool:
+        """Whether the next word says nothing; "next to" does."""
+        return self.peek() in lex.FILLERS and not (self.peek() == "next" and self.peek(1) == "to")
 
     def _layout(self, verb: str) -> bool:
         """'the initial layout', 'everything (back)', after a verb that can mean restoring."""

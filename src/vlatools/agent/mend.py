@@ -85,7 +85,7 @@ class Mender:
         if place is None:
             raise Rejected(
                 "impossible",
-                f"there is no free place on the table for the {name}, which is in the way: tidy it by hand",
+                f"there is no free place to put the {name} out of the way: tidy the table by hand",
             )
         self._helped.append(name)
         self._layout.put(name, place)

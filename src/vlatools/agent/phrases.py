@@ -83,7 +83,7 @@ class Phrases:
     def target(self, wanted: str, not_this: tuple[ObjectRef, ...]) -> ObjectRef:
         """The object that a place refers to; 'it' is the newest mention that fits."""
         if self.accept("it"):
-            for ref in reversed(self._mentioned):
+            for ref in self._antecedents():
                 if ref not in not_this and (not wanted or ref.category == wanted):
                     return ref
             raise self.fail(f"a named {wanted or 'object'}: nothing was mentioned that 'it' could mean")
@@ -91,6 +91,11 @@ class Phrases:
         if possessive:
             raise self.fail("an object, not its place")
         return ref
+
+    def _antecedents(self) -> list[ObjectRef]:
+        """What a pronoun may mean: what was moved last, then the newest mention first."""
+        moved = [] if self.moved is None else [self.moved]
+        return [*moved, *reversed(self._mentioned)]
 
     def noun_phrase(self) -> tuple[ObjectRef, bool]:
         """A noun phrase and whether it ends in 's."""
@@ -125,7 +130,7 @@ class Phrases:
     def _finish(self, noun: str, color: str, side: Side | None, everything: bool, demonstrative: str) -> ObjectRef:
         category = lex.NOUNS[noun]
         if demonstrative and not color and side is None:
-            for ref in reversed(self._mentioned):
+            for ref in self._antecedents():
                 if not category or ref.category == category:
                     self._mentioned.append(ref)
                     return ref

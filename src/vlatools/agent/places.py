@@ -14,7 +14,7 @@ class Places(Phrases):
     def destination(self, verb: str, objects: list[ObjectRef], back: bool) -> PlaceRef:
         moved = tuple(objects)
         if verb == "unstack" or verb == "separate" or self.peek() in {"off", "from", "out"}:
-            source = self.off_source()
+            source = self.off_source(moved)
             self.accept("down")
             here = self._at
             place = self._place(moved)
@@ -33,7 +33,7 @@ class Places(Phrases):
             return OnTable()
         raise self.fail("where to: into a bowl, on an object, next to one, or where one was")
 
-    def off_source(self) -> ObjectRef | None:
+    def off_source(self, moved: tuple[ObjectRef, ...]) -> ObjectRef | None:
         """'off (of) Y', 'from (the top of) Y', 'out of Y'."""
         if not (self.accept("off") or self.accept("from") or self.accept("out")):
             return None
@@ -43,7 +43,7 @@ class Places(Phrases):
             self.accept("top", "of")
         if not (self.noun_phrase_begins() or self.peek() in lex.SIDES or self.peek() in {"it", *lex.DEMONSTRATIVES}):
             return None  # "take the red cube off"
-        return self.target("", ())
+        return self.target("", moved)
 
     def _place(self, moved: tuple[ObjectRef, ...]) -> PlaceRef | None:
         """A place, or None when none begins here."""

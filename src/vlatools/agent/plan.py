@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum
 
 from vlatools.agent.effects import Effect
@@ -31,7 +31,7 @@ class Place:
     kind: PlaceKind
     target: str = ""
     point: tuple[float, float, float] | None = None
-    words: str = ""
+    words: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True)

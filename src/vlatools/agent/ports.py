@@ -5,23 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Protocol
 
-from vlatools.core import CancelToken, Invocation, InvocationResult, Verdict
+from vlatools.core import CancelToken, Feedback, Invocation, InvocationResult
 from vlatools.perception.ports import Scene
 from vlatools.robot.ports import ArmState, Primitive, PrimitiveFeedback, PrimitiveResult
-
-
-class InvocationFeedback(Protocol):
-    """What a running invocation reports: smoothed progress and the monitor's verdict."""
-
-    @property
-    def smoothed(self) -> float:
-        """Smoothed progress, 0 to 1."""
-        ...
-
-    @property
-    def verdict(self) -> Verdict:
-        """The monitor's verdict."""
-        ...
 
 
 class Tools(Protocol):
@@ -31,7 +17,7 @@ class Tools(Protocol):
         self,
         invocation: Invocation,
         cancel: CancelToken,
-        on_feedback: Callable[[InvocationFeedback], None] | None = None,
+        on_feedback: Callable[[Feedback], None] | None = None,
     ) -> InvocationResult:
         """Run one bounded invocation to its end; refusals and faults are outcomes, not exceptions."""
         ...

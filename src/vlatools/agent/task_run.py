@@ -133,7 +133,8 @@ class TaskRun:
         """End the task when it was canceled, preempted or is out of time; nothing of its plan follows."""
         if not self._cancel.canceled:
             return
-        self._now.void()
+        if self._now.void():
+            self._show()
         reason = self._cancel.reason
         if reason == DeadlineToken.DEADLINE:
             limit = self._budget.time_limit_s

@@ -8,10 +8,9 @@ from vlatools.agent.effects import EffectCheck
 from vlatools.agent.events import AgentEvent, AgentNotice, EventKind, LedgerEntry
 from vlatools.agent.memory import Memory
 from vlatools.agent.plan import PlanView, StepStatus, StepView
-from vlatools.agent.ports import InvocationFeedback
 from vlatools.agent.result import TaskFeedback
 from vlatools.agent.state import AgentState
-from vlatools.core import Clock, Invocation, Verdict
+from vlatools.core import Clock, Feedback, Invocation, Verdict
 
 
 class Voice:
@@ -66,11 +65,13 @@ class Voice:
         if left and left[0].status is StepStatus.RUNNING:
             self._report(left[0].family, left[0].instruction, 0.0, Verdict.CONTINUE)
 
-    def feedback(self, invocation: Invocation) -> Callable[[InvocationFeedback], None]:
+    def feedback(self, invocation: Invocation) -> Callable[[Feedback], None]:
         """A listener that passes an invocation's progress on as the task's feedback."""
 
-        def report(feedback: InvocationFeedback) -> None:
-            self._report(str(invocation.family), invocation.instruction, feedback.smoothed, feedback.verdict)
+        def report(feedback: Feedback) -> None:
+            self._report(
+                str(invocation.family), invocation.instruction, feedback.sample.smoothed, feedback.sample.verdict
+            )
 
         return report
 
