@@ -12,6 +12,7 @@ from vlatools.core.errors import (
     VlatoolsError,
 )
 from vlatools.core.families import FAMILIES, Family, FamilySpec
+from vlatools.core.feedback import Feedback
 from vlatools.core.invocation import Invocation, InvocationResult, MonitorOverrides
 from vlatools.core.monitor import MonitorConfig, ProgressMonitor, ProgressSample, Verdict
 from vlatools.core.outcome import Outcome
@@ -28,6 +29,7 @@ __all__ = [
     "ConfigError",
     "Family",
     "FamilySpec",
+    "Feedback",
     "Invocation",
     "InvocationResult",
     "ManualClock",
