@@ -2,15 +2,8 @@
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Callable
-from pathlib import Path
-
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
-
-from fake_world import FakeWorld
+from fake_world import FakeWorld, RunTask
 
 from vlatools.agent.budget import TaskBudget
 from vlatools.agent.config import AgentConfig
@@ -20,8 +13,6 @@ from vlatools.agent.planner import Planner
 from vlatools.agent.result import TaskResult
 from vlatools.agent.runner import TaskRunner
 from vlatools.core import CancelToken
-
-RunTask = Callable[..., TaskResult]
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from vlatools.agent.ports import Observe
+from vlatools.agent.result import TaskResult
 from vlatools.core import (
     CancelToken,
     Family,
@@ -27,6 +28,7 @@ CUBE = np.array([0.04, 0.04, 0.04])
 BOWL = np.array([0.13, 0.13, 0.045])
 OPEN = 0.08
 
+RunTask = Callable[..., TaskResult]
 Script = Callable[["FakeWorld", Invocation], InvocationResult | None]
 
 

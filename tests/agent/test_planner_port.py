@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from conftest import RunTask
-from fake_world import SIMPLE, FakeWorld
+from fake_world import SIMPLE, FakeWorld, RunTask
 
 from vlatools.agent.budget import TaskBudget
 from vlatools.agent.config import AgentConfig

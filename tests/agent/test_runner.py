@@ -6,8 +6,7 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from conftest import RunTask
-from fake_world import CONDITIONED, LONG, SIMPLE, FakeWorld, Script, thing
+from fake_world import CONDITIONED, LONG, SIMPLE, FakeWorld, RunTask, Script, thing
 
 from vlatools.agent.budget import TaskBudget
 from vlatools.agent.events import AgentEvent, AgentNotice, EventKind, LedgerEntry

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from vlatools.agent.breaker import TaskEnded
 from vlatools.agent.budget import TaskBudget
 from vlatools.agent.config import AgentConfig
 from vlatools.agent.events import AgentEvent, AgentNotice, EventKind
 from vlatools.agent.planner import Planner
 from vlatools.agent.ports import AgentArm, Observe, Tools
 from vlatools.agent.result import TaskFeedback, TaskResult
-from vlatools.agent.task_run import TaskEnded, TaskRun
+from vlatools.agent.task_run import TaskRun
 from vlatools.core import ArmFault, CancelToken, Clock, Outcome, Rejected, StaleData
 
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 
+from vlatools.agent.breaker import Breaker, Key, TaskEnded
 from vlatools.agent.budget import TaskBudget
 from vlatools.agent.config import AgentConfig
 from vlatools.agent.deadline import DeadlineToken
@@ -25,21 +25,10 @@ _BUSY = frozenset({"busy", "not_ready", "recovering"})
 _BUSY_PAUSE_S = 0.5
 
 
-class TaskEnded(Exception):
-    """The task ends here, with this outcome."""
-
-    def __init__(self, outcome: Outcome, reason: str, message: str, *, claimed: bool = False) -> None:
-        super().__init__(message)
-        self.outcome = outcome
-        self.reason = reason
-        self.message = message
-        self.claimed = claimed
-
-
 class _Problem(Exception):
     """A step or stage did not do what it should: the planner is asked again."""
 
-    def __init__(self, trigger: Trigger, message: str, key: tuple[str, str, str], lost_s: float) -> None:
+    def __init__(self, trigger: Trigger, message: str, key: Key, lost_s: float) -> None:
         super().__init__(message)
         self.trigger = trigger
         self.message = message
@@ -75,10 +64,7 @@ class TaskRun:
         self._cancel = DeadlineToken(cancel, clock, self._start_s + budget.time_limit_s)
         self._keeper = ArmKeeper(arm, clock, config, self._cancel, self._guard)
         self._now = Situation(observe, self._keeper, config, self._voice, self._guard)
-        self._failures: Counter[tuple[str, str, str]] = Counter()
-        self._lost_s = 0.0
-        self._invocations = 0
-        self._replans = 0
+        self._breaker = Breaker(budget)
         self._model_calls = 0
         self._checks: tuple[EffectCheck, ...] = ()
 
@@ -119,7 +105,7 @@ class TaskRun:
             verified=verified and outcome is Outcome.COMPLETED,
             duration_s=self._clock.now() - self._start_s,
             records=self._now.history,
-            replans=self._replans,
+            replans=self._breaker.replans,
             model_calls=self._model_calls,
             checks=self._checks,
         )
@@ -215,13 +201,6 @@ class TaskRun:
     # ---- one step
 
     def _perform(self, stage: Stage, step: Step) -> None:
-        if self._failures[step.key] >= self._budget.attempts_per_step:
-            raise TaskEnded(
-                Outcome.STAGNATED,
-                "attempts_exhausted",
-                f"'{step.instruction}' failed {self._failures[step.key]} times, the limit is "
-                f"{self._budget.attempts_per_step}: it is no longer tried",
-            )
         if step.family is Family.REACH:
             self._keeper.open_if_narrow()
         else:
@@ -239,13 +218,7 @@ class TaskRun:
         """Issue the step; while the arm is busy, wait and issue it again, until the patience is over."""
         while True:
             self._guard()
-            if self._invocations >= self._budget.max_invocations:
-                raise TaskEnded(
-                    Outcome.STAGNATED,
-                    "invocation_budget",
-                    f"{self._invocations} invocations were made, the limit is {self._budget.max_invocations}",
-                )
-            self._invocations += 1
+            self._breaker.invoke(step.key, step.instruction)
             invocation = self._now.ground(step)
             started_s = self._clock.now()
             self._voice.tell(EventKind.INVOKED, invocation.instruction, id=invocation.id, family=str(invocation.family))
@@ -306,38 +279,24 @@ class TaskRun:
                 raise _Problem(Trigger.STAGE_CHECK, f"'{stage.text}' is not reached: {judged.message}", last, 0.0)
         self._now.state = self._now.state.reached()
         if stage.lasting:  # only a goal of the instruction counts as progress, and clears what was held against it
-            self._lost_s = 0.0
-            for key in [key for key in self._failures if key[1] == stage.object]:
-                del self._failures[key]
+            self._breaker.progress(stage.object)
 
     # ---- mending
 
     def _mend(self, problem: _Problem, *, safe: bool = True) -> None:
         """Count the failure, bring arm and gripper into a safe state, look, and ask the planner for what remains."""
-        self._failures[problem.key] += 1
-        self._lost_s += problem.lost_s
+        self._breaker.fail(problem.key, problem.lost_s)
+        failures = self._breaker.failures(problem.key)
         self._show(StepStatus.FAILED)
-        self._voice.tell(
-            EventKind.ERROR, problem.message, trigger=problem.trigger.value, failures=self._failures[problem.key]
-        )
-        if self._replans >= self._budget.max_replans:
-            limit = self._budget.max_replans
-            raise TaskEnded(Outcome.STAGNATED, "replan_budget", f"{problem.message}; {limit} replans are used up")
-        if self._lost_s > self._budget.no_progress_s:
-            raise TaskEnded(
-                Outcome.STAGNATED,
-                "no_progress",
-                f"{problem.message}; {self._lost_s:.1f} s went into failed invocations since the last goal was "
-                f"reached, the limit is {self._budget.no_progress_s:g} s",
-            )
+        self._voice.tell(EventKind.ERROR, problem.message, trigger=problem.trigger.value, failures=failures)
+        self._breaker.replan(problem.message)
         if safe:
-            self._make_safe(again=self._failures[problem.key] > 1)
-        exhausted = frozenset(k for k, n in self._failures.items() if n >= self._budget.attempts_per_step)
-        event = ReplanEvent(problem.trigger, problem.message, exhausted)
-        self._replans += 1
+            self._make_safe(again=failures > 1)
+        event = ReplanEvent(problem.trigger, problem.message, self._breaker.exhausted)
         try:
             reply = self._ask(lambda: self._planner.replan(self._now.state, event))
         except Rejected as error:
+            self._guard()
             raise TaskEnded(Outcome.STAGNATED, error.reason, str(error)) from error
         self._now.state = self._now.state.replanned(reply.stages)
         self._voice.tell(
@@ -377,7 +336,7 @@ class TaskRun:
 
     def _view(self, step: Step, status: StepStatus) -> StepView:
         position = self._now.rest(step.place) if step.place is not None else None
-        attempts = self._failures[step.key] + (status in (StepStatus.RUNNING, StepStatus.DONE))
+        attempts = self._breaker.failures(step.key) + (status in (StepStatus.RUNNING, StepStatus.DONE))
         return StepView(str(step.family), step.instruction, step.object, step.target, position, status, attempts)
 
     def _show(self, first: StepStatus = StepStatus.PENDING) -> None:
