@@ -1,1 +1,1 @@
-"""policy"""
+"""Floor 1: policies: observation + invocation -> action chunk + progress."""

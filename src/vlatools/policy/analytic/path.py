@@ -173,7 +173,9 @@ class ToolPath:
         linear = _timing(float(np.linalg.norm(delta[:3])), speed or pace.speed, pace.acceleration, pace.ramp_s)
         turn = abs(float(delta[3])) + float(np.linalg.norm(delta[4:7]))
         angular = _timing(turn, pace.turn_speed, pace.turn_acceleration, pace.ramp_s)
-        duration, ramp = max(linear, angular)
+        # One profile for both: the longer ramp and the longer time at full speed keep either within its pace.
+        ramp = max(linear[1], angular[1])
+        duration = max(linear[0] - linear[1], angular[0] - angular[1]) + ramp
         return _Move(start_s, duration, ramp, delta) if duration > 1e-6 else None
 
     def _append(self, move: _Move) -> None:
