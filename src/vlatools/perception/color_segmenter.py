@@ -21,6 +21,7 @@ _TABLE_SHARE = 0.02
 SHARP_SCORE = 0.9
 _SPLIT_GAP_M = 0.055
 _MIN_LOW_PIXELS = 300
+_CLOSE_PX = 7
 _WIDEST_CUBE_M = 0.085
 
 
@@ -141,9 +142,8 @@ class ColorSegmenter:
     def _low_regions(self, labels: NDArray[np.uint8], points: NDArray[np.float32]) -> list[Segment]:
         """Connected colourless regions on the table, labelled ``bowl`` when wide enough; filled inside."""
         low = self._low_mask(labels, points)
-        # Close first: depth is missing along edges, and a bowl's front wall is thin.
-        low = cv2.morphologyEx(low, cv2.MORPH_CLOSE, np.ones((7, 7), np.uint8))
-        low = cv2.morphologyEx(low, cv2.MORPH_OPEN, np.ones((5, 5), np.uint8))
+        # Depth is missing along edges, and a bowl's front wall is thin.
+        low = cv2.morphologyEx(low, cv2.MORPH_CLOSE, np.ones((_CLOSE_PX, _CLOSE_PX), np.uint8))
         outlines, _ = cv2.findContours(low, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)
         found = []
         for outline in outlines:

@@ -68,8 +68,9 @@ def apply(depth_m: NDArray[np.float32], rng: np.random.Generator, noise: DepthNo
 
     edge_rows, edge_cols = np.nonzero(edge)
     draw = rng.random((2, edge_rows.size), dtype=np.float32)
-    mixed = (draw[0] >= noise.edge_dropout) & (draw[0] < noise.edge_dropout + noise.edge_mixed)
     low, high = near[edge_rows, edge_cols], far[edge_rows, edge_cols]
+    mixed = (draw[0] >= noise.edge_dropout) & (draw[0] < noise.edge_dropout + noise.edge_mixed)
+    mixed &= (low >= noise.min_range) & (high <= noise.max_range)
     values = np.where(mixed, low + draw[1] * (high - low), out[edge_rows, edge_cols])
     out[edge_rows, edge_cols] = np.where(draw[0] < noise.edge_dropout, np.float32(np.nan), values)
 
