@@ -86,11 +86,10 @@ class FakeServo:
     def __post_init__(self) -> None:
         self._model = Fr3Model()
         self._target = self.q.copy()
-        self._last = self.q.copy()
         self._read_at = self.clock.now()
+        self._dq = np.zeros(7)
         self._following = False
         self._frozen_state: RobotState | None = None
-        self._drift = 0.0
 
     def read(self) -> RobotState:
         if self.disconnected:
@@ -103,15 +102,16 @@ class FakeServo:
         dt = max(now - self._read_at, 1e-6)
         before = self.q.copy()
         if now > self._read_at:
-            self.q = self.q + self.lag * (self._target + self.error - self.q)
             if self.ignore_stop:
-                self.q[0] += 0.2 * dt
+                self.q = self.q + 0.2 * dt * np.eye(7)[0]
+            else:
+                self.q = self.q + self.lag * (self._target + self.error - self.q)
             self._read_at = now
             self._dq = (self.q - before) / dt
         state = RobotState(
             stamp_s=now,
             q=np.zeros(7) if self.zeros else self.q.copy(),
-            dq=getattr(self, "_dq", np.zeros(7)),
+            dq=self._dq,
             tau_ext=np.zeros(7),
             ee=Pose.from_matrix(self._model.matrix(self.q)),
             wrench=np.array([0.0, 0.0, self.force, 0.0, 0.0, 0.0]),

@@ -372,12 +372,12 @@ class ArmController:
                 return "reflex", advice(self._state.errors if self._state is not None else ())
             case ArmMode.STOPPED:
                 return "stopped", f"a stop is latched ({self._latch}): a person clears it with /arm/clear_stop"
+        if now - self._last_tick > _DEAD_LOOP_S:
+            return "control_loop", f"the control loop has not run for {now - self._last_tick:.2f} s: restart the arm node"
         age = now - self._state.stamp_s if self._state is not None else np.inf
         if age > self.config.state_max_age_s:
             limit = self.config.state_max_age_s
             return "stale_state", f"the robot's state is {age:.2f} s old, the limit is {limit} s: check the connection"
-        if now - self._last_tick > _DEAD_LOOP_S:
-            return "control_loop", f"the control loop has not run for {now - self._last_tick:.2f} s: restart the arm node"
         return None
 
     def standstill(self, now: float) -> bool:
