@@ -30,8 +30,8 @@ class PaceConfig:
 
     __pydantic_config__: ClassVar[dict[str, Any]] = _FORBID
 
-    speed: float = 0.32
-    acceleration: float = 1.6
+    speed: float = 0.33
+    acceleration: float = 1.8
     turn_speed: float = 1.5
     turn_acceleration: float = 5.0
     ramp_s: float = 0.25
@@ -122,7 +122,7 @@ class AnalyticConfig:
 
     dt: float = 0.1
     horizon: int = 9
-    rate_hz: float = 5.0
+    rate_hz: float = 8.0
     clearance: float = 0.035
     hover: float = 0.02
     lift: float = 0.03

@@ -180,12 +180,12 @@ def grasp(job: Job) -> StagedSession:
         up[2] += config.lift
         return [Waypoint(up)]
 
-    lift = Leg("lift", 0.35, lifted, config, must_hold=True)
+    lift = Leg("lift", 0.5, lifted, config, must_hold=True)
     close = Close("close", 0.5, plan.width, on_done=taken)
     job.memory.reached = None
     start = float(tool[2])
     return StagedSession(
-        [close, lift, Keep("hold", 0.15)],
+        [close, lift],
         config,
         lambda seen: {"lifted": float(seen.arm.ee.position[2]) - start, "gripper_width": seen.arm.gripper_width},
     )

@@ -264,14 +264,13 @@ class Open:
 
 @dataclass
 class Keep:
-    """Stand still until a hold has been measured once more, e.g. after the lift."""
+    """Stand still with what is held already."""
 
     phase: str
     weight: float
 
     def enter(self, observation: Observation, anchor: Anchor) -> None:
         self._anchor = anchor
-        self._since = observation.arm.stamp_s
 
     def needs_frame(self) -> bool:
         return False
@@ -279,8 +278,7 @@ class Keep:
     def step(self, observation: Observation) -> StageStep:
         if not observation.arm.gripper_holding:
             return StageStep(0.0, False, f"the object slipped: opening {1e3 * observation.arm.gripper_width:.1f} mm")
-        done = observation.arm.standstill or observation.arm.stamp_s - self._since > 0.5
-        return StageStep(1.0 if done else 0.5, done)
+        return StageStep(1.0, True)
 
     def rows(self, times: Vector) -> Vector:
         return _still(self._anchor.tool, self._anchor.opening, times)
