@@ -46,7 +46,7 @@ def drawn() -> Plain:
 
 @pytest.fixture
 def camera(drawn: Plain):
-    cam = RealSenseCamera(SimSource(lambda: drawn, CLOCK, 30, intrinsics=SMALL), CLOCK, CameraConfig(fps=30))
+    cam = RealSenseCamera(SimSource(lambda: drawn, CLOCK, 30, intrinsics=SMALL), CLOCK, CameraConfig(streams=StreamProfile(fps=30)))
     cam.start()
     yield cam
     cam.stop()
@@ -105,7 +105,7 @@ def test_a_recording_gives_the_same_metres_and_serial(tmp_path: Path) -> None:
         time.sleep(0.01)
     soft.close()
     del soft
-    cam = RealSenseCamera(FileSource(path, repeat=True), CLOCK, CameraConfig(fps=30))
+    cam = RealSenseCamera(FileSource(path, repeat=True), CLOCK, CameraConfig(streams=StreamProfile(fps=30)))
     cam.start()
     try:
         frame = cam.wait_after(0.0, 10.0)
@@ -122,5 +122,3 @@ def test_a_missing_device_or_file_is_named_with_what_to_do(tmp_path: Path) -> No
         DeviceSource("999999999999", StreamProfile()).start()
     with pytest.raises(CameraLost, match=r"none\.db3 does not exist"):
         FileSource(tmp_path / "none.db3").start()
-
-

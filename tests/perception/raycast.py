@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,7 +15,6 @@ from vlatools.camera.ports import RgbdFrame
 from vlatools.core.pose import quat_multiply, quat_to_matrix
 from vlatools.sim import depth_noise
 from vlatools.sim.d435 import d435_intrinsics
-from pathlib import Path
 
 INTRINSICS = d435_intrinsics()
 CAMERA = load(Path(__file__).parents[2] / "calibration" / "sim_d435.yaml").camera_to_base

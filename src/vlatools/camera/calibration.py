@@ -12,6 +12,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import ClassVar
 
 import numpy as np
 import yaml
@@ -42,7 +43,7 @@ class Provenance:
         residual_mm, residual_deg: mean error over poses that were not used for the fit.
     """
 
-    __pydantic_config__ = {"extra": "forbid"}
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     camera_serial: str
     date: str
@@ -86,7 +87,7 @@ class Calibration:
         ConfigError: the transform cannot be that of a camera that looks at the workspace, or the file was changed.
     """
 
-    __pydantic_config__ = {"extra": "forbid"}
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     format: str
     parent_frame: str

@@ -23,9 +23,7 @@ def _rays(intrinsics: Intrinsics, camera_to_base: Pose) -> tuple[NDArray[np.floa
     return tuple((a * cols + b * rows + c).astype(np.float32) for a, b, c in camera_to_base.rotation)
 
 
-def point_map(
-    depth: NDArray[np.float32], intrinsics: Intrinsics, camera_to_base: Pose, step: int = 1
-) -> NDArray[np.float32]:
+def point_map(depth: NDArray[np.float32], intrinsics: Intrinsics, camera_to_base: Pose, step: int = 1) -> NDArray[np.float32]:
     """Points of a depth image.
 
     Args:
@@ -53,9 +51,7 @@ def point_map(
     return np.asarray(cv2.merge(planes), dtype=np.float32)
 
 
-def back_project(
-    row: float, col: float, depth_m: float, intrinsics: Intrinsics, camera_to_base: Pose
-) -> NDArray[np.float64]:
+def back_project(row: float, col: float, depth_m: float, intrinsics: Intrinsics, camera_to_base: Pose) -> NDArray[np.float64]:
     """Point (3,) in fr3_link0 seen at a pixel at ``depth_m`` metres along the optical axis."""
     ray = np.array([(col - intrinsics.cx) / intrinsics.fx, (row - intrinsics.cy) / intrinsics.fy, 1.0])
     return np.asarray(camera_to_base.rotation @ (ray * depth_m) + camera_to_base.position, dtype=float)

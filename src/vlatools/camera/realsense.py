@@ -11,14 +11,14 @@ import time
 from collections import Counter, deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import pyrealsense2 as rs
 from numpy.typing import NDArray
 
 from vlatools.camera.ports import RgbdFrame
-from vlatools.camera.source import CameraLost, FrameSource
+from vlatools.camera.source import CameraLost, FrameSource, StreamProfile
 from vlatools.camera.stamps import StampConverter
 from vlatools.core import Clock, ConfigError, StaleData
 
@@ -32,16 +32,16 @@ class CameraConfig:
     """Limits of the capture loop.
 
     Attributes:
-        fps: rate that the source is asked for.
+        streams: what a device is asked for; the simulated camera takes its rate.
         frame_timeout_s: longest wait for one frameset.
         frozen_after_s: a camera that repeats itself for so long is restarted.
         backoff_s, backoff_max_s: first and longest pause before a restart; it doubles.
         reset_after: restarts without a frame before the device is power-cycled.
     """
 
-    __pydantic_config__ = {"extra": "forbid"}
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
-    fps: int = 15
+    streams: StreamProfile = field(default_factory=StreamProfile)
     frame_timeout_s: float = 1.0
     frozen_after_s: float = 2.0
     backoff_s: float = 0.5
@@ -50,7 +50,6 @@ class CameraConfig:
 
     def __post_init__(self) -> None:
         for key, low, high in (
-            ("fps", 1, 90),
             ("frame_timeout_s", 0.1, 10.0),
             ("frozen_after_s", 0.2, 30.0),
             ("backoff_s", 0.0, 10.0),
@@ -64,7 +63,7 @@ class CameraConfig:
     @property
     def max_skew_s(self) -> float:
         """Colour and depth further apart are of different instants: half a period."""
-        return 0.5 / self.fps
+        return 0.5 / self.streams.fps
 
 
 @dataclass(frozen=True)
@@ -203,9 +202,7 @@ class RealSenseCamera:
                 self._forget()
             self._take(self._source.wait(self.config.frame_timeout_s))
             if self._clock.now() - self._last_new_s > self.config.frozen_after_s:
-                raise CameraLost(
-                    f"the camera has repeated the same frame for more than {self.config.frozen_after_s:.1f} s: restarting it"
-                )
+                raise CameraLost(f"the camera has repeated the same frame for more than {self.config.frozen_after_s:.1f} s: restarting it")
         except (CameraLost, RuntimeError) as error:
             # librealsense raises RuntimeError from any call on a device that is gone.
             self._counters["timeouts"] += 1
@@ -310,5 +307,3 @@ def to_metres(counts: NDArray[np.uint16], scale: float) -> NDArray[np.float32]:
     depth *= np.float32(scale)
     depth[counts == 0] = np.nan
     return depth
-
-

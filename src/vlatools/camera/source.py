@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any, ClassVar, Protocol
 
 import pyrealsense2 as rs
 
@@ -23,7 +23,7 @@ class CameraLost(VlatoolsError):
 class StreamProfile:
     """Streams that are asked of a device; the depth size is that in which the D435 measures best."""
 
-    __pydantic_config__ = {"extra": "forbid"}
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     color_width: int = 640
     color_height: int = 480
@@ -155,6 +155,10 @@ class _PipelineSource:
         raise NotImplementedError
 
 
+def _serials() -> list[str]:
+    return [str(device.get_info(rs.camera_info.serial_number)) for device in rs.context().query_devices()]
+
+
 class DeviceSource(_PipelineSource):
     """A connected RealSense camera; ``serial`` "" takes the only one."""
 
@@ -164,6 +168,10 @@ class DeviceSource(_PipelineSource):
         self._profile = profile
 
     def _configure(self, config: Any) -> None:
+        present = _serials()
+        if not present or (self._wanted and self._wanted not in present):
+            # The SDK would wait for 15 s before it says so.
+            raise CameraLost(f"{self._name()} is not connected. {self._advice()}")
         if self._wanted:
             config.enable_device(self._wanted)
         wanted = self._profile
@@ -186,8 +194,7 @@ class DeviceSource(_PipelineSource):
         return f"camera {self._wanted!r}" if self._wanted else "the camera"
 
     def _advice(self) -> str:
-        found = [str(d.get_info(rs.camera_info.serial_number)) for d in rs.context().query_devices()]
-        return f"Cameras on the bus: {found or 'none'}. Check the USB 3 cable and the serial number"
+        return f"Cameras on the bus: {', '.join(_serials()) or 'none'}. Check the USB 3 cable and the serial number"
 
 
 class FileSource(_PipelineSource):

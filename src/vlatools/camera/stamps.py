@@ -13,9 +13,9 @@ _WALL_JUMP_S = 0.05
 class StampConverter:
     """Converts device stamps in seconds to the monotonic clock.
 
-    Stamps of the host's wall clock (``system_time``, ``global_time``) are converted by the present difference of the two clocks. Others (the
-    camera's own clock, recordings) are anchored by the quickest frame so far: their stamps are late by that frame's transport
-    time, which is the same for all.
+    Stamps of the host's wall clock (``system_time``, ``global_time``) are converted by the present difference of the two
+    clocks. Others (the camera's own clock, recordings) are anchored by the quickest frame so far: their stamps are late by
+    that frame's transport time, which is the same for all.
     """
 
     def __init__(self, clock: Clock, wall: Callable[[], float]) -> None:

@@ -6,6 +6,8 @@ colour is told apart by height. Colourless things are found by height alone, whe
 
 from __future__ import annotations
 
+from typing import Any
+
 import cv2
 import numpy as np
 from numpy.typing import NDArray
@@ -84,9 +86,7 @@ class ColorSegmenter:
         counts = np.bincount(labels[::4, ::4][flat], minlength=len(self._names) + 1)
         return [i for i in range(1, len(counts)) if counts[i] > _TABLE_SHARE * max(1, int(flat.sum()))]
 
-    def _raised(
-        self, labels: NDArray[np.uint8], points: NDArray[np.float32], hues: list[int]
-    ) -> NDArray[np.uint8]:
+    def _raised(self, labels: NDArray[np.uint8], points: NDArray[np.float32], hues: list[int]) -> NDArray[np.uint8]:
         """Labels without the table, where a colour is the table's too."""
         if hues:
             # Depth is noisy by some millimetres: smooth the heights before they decide where an object ends.
@@ -94,9 +94,7 @@ class ColorSegmenter:
             labels[np.isin(labels, hues) & (smooth < self.config.min_height / 2)] = 0
         return labels
 
-    def _color_regions(
-        self, labels: NDArray[np.uint8], points: NDArray[np.float32], only: str, soft: list[int]
-    ) -> list[Segment]:
+    def _color_regions(self, labels: NDArray[np.uint8], points: NDArray[np.float32], only: str, soft: list[int]) -> list[Segment]:
         """Connected regions of one colour that stand on the table, labelled ``<color> cube`` or, if wide, ``<color> bowl``;
         pieces that an occluder splits are joined."""
         counts = np.bincount(labels.ravel(), minlength=len(self._names) + 1)
@@ -104,7 +102,7 @@ class ColorSegmenter:
         for index, name in enumerate(self._names, start=1):
             if counts[index] < self.config.min_pixels or (only and name != only):
                 continue
-            for region in _join(self._components(cv2.compare(labels, index, cv2.CMP_EQ), points), points):
+            for region in _join(self._components((labels == index).view(np.uint8), points), points):
                 category = "cube" if spread(known_points(points, region)) < _WIDEST_CUBE_M else "bowl"
                 score = SHARP_SCORE if index not in soft else SHARP_SCORE - 0.2
                 found.append(Segment(f"{name} {category}", score, region))
@@ -141,7 +139,7 @@ class ColorSegmenter:
 
     def _low_regions(self, labels: NDArray[np.uint8], points: NDArray[np.float32]) -> list[Segment]:
         """Connected colourless regions on the table, labelled ``bowl`` when wide enough; filled inside."""
-        low = self._low_mask(labels, points)
+        low: Any = self._low_mask(labels, points)
         # Depth is missing along edges, and a bowl's front wall is thin.
         low = cv2.morphologyEx(low, cv2.MORPH_CLOSE, np.ones((_CLOSE_PX, _CLOSE_PX), np.uint8))
         outlines, _ = cv2.findContours(low, cv2.RETR_EXTERNAL, cv2.CHAIN_APPROX_SIMPLE)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from vlatools.core import ConfigError
 
@@ -16,7 +17,7 @@ def _check_range(key: str, limits: tuple[float, float], low: float, high: float)
 class ColorRange:
     """A named colour by its hue in degrees, 0 to 360; ``hue_min`` above ``hue_max`` wraps through red."""
 
-    __pydantic_config__ = {"extra": "forbid"}
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     name: str
     hue_min: float
@@ -47,7 +48,7 @@ class PerceptionConfig:
         min_confidence: detections below it are not reported.
     """
 
-    __pydantic_config__ = {"extra": "forbid"}
+    __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     colors: tuple[ColorRange, ...] = (
         ColorRange("red", 342, 16),

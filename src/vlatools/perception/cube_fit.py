@@ -130,9 +130,7 @@ def _collect(
     on_faces = on_faces[np.linalg.norm(on_faces - middle, axis=1) < 0.06]
     normals, extents = _outline(mask, points, depth)
     world_to_camera = np.linalg.inv(camera_to_base.matrix)[:3]
-    to_pixels = np.array(
-        [[0, intrinsics.fy, intrinsics.cy], [intrinsics.fx, 0, intrinsics.cx], [0, 0, 1.0]]
-    )
+    to_pixels = np.array([[0, intrinsics.fy, intrinsics.cy], [intrinsics.fx, 0, intrinsics.cx], [0, 0, 1.0]])
     return _Evidence(on_faces, normals, extents, outline_sigma_px, to_pixels @ world_to_camera)
 
 
@@ -150,10 +148,10 @@ def _outline(
         # Not known to be behind the cube, nor known to be the table: it may hide the cube.
         blocker = ~mask & ~(depth > own_depth + 0.02) & ~(points[..., 2] < 0.010)
     # Thin lines are holes and mixed depths at the cube's own edges.
-    blocker = cv2.morphologyEx(blocker.astype(np.uint8), cv2.MORPH_OPEN, np.ones((4, 4), np.uint8))
-    blocker = cv2.dilate(blocker, np.ones((7, 7), np.uint8)) > 0
-    blocker[[0, -1], :] = blocker[:, [0, -1]] = True
-    touched = blocker[rows, cols]
+    opened = cv2.morphologyEx(blocker.astype(np.uint8), cv2.MORPH_OPEN, np.ones((4, 4), np.uint8))
+    near_blocker = np.asarray(cv2.dilate(opened, np.ones((7, 7), np.uint8))) > 0
+    near_blocker[[0, -1], :] = near_blocker[:, [0, -1]] = True
+    touched = near_blocker[rows, cols]
     valid = np.array([not touched[along[k] > extents[k] - 0.8].any() for k in range(_DIRECTIONS)])
     return normals[valid], extents[valid] + _PIXEL_MARGIN
 
@@ -233,9 +231,7 @@ def _minimise(
     return params, cost
 
 
-def _judge(
-    solution: NDArray[np.float64], evidence: _Evidence, mask: NDArray[np.bool_], depth: NDArray[np.float32]
-) -> CubeFit:
+def _judge(solution: NDArray[np.float64], evidence: _Evidence, mask: NDArray[np.bool_], depth: NDArray[np.float32]) -> CubeFit:
     count = len(evidence.points)
     residuals = _residuals(solution[None], evidence, float(solution[4]), on_table=False)[0]
     surface = residuals[:count] * _DEPTH_SIGMA_M / math.sqrt(60.0 / max(60, count))

@@ -110,7 +110,7 @@ class Locator:
             return []
         config = self.config
         (x0, x1), (y0, y1) = config.workspace_x, config.workspace_y
-        low = cv2.inRange(points, (x0, y0, config.min_height), (x1, y1, config.bowl_height[1] + 0.01))
+        low = np.asarray(cv2.inRange(points, (x0, y0, config.min_height), (x1, y1, config.bowl_height[1] + 0.01)), dtype=np.uint8)
         content = np.zeros(low.shape, np.uint8)
         for segment, query in zip(segments, queries, strict=True):
             if query.category == "cube":

@@ -95,11 +95,7 @@ def assign(objects: Iterable[DetectedObject]) -> tuple[DetectedObject, ...]:
 
 def match(query: Query, objects: Sequence[DetectedObject]) -> list[DetectedObject]:
     """Objects that a query names; with a side at most one."""
-    found = [
-        thing
-        for thing in objects
-        if query.color in ("", thing.color) and query.category in ("", thing.category)
-    ]
+    found = [thing for thing in objects if query.color in ("", thing.color) and query.category in ("", thing.category)]
     if not query.side:
         return found
     index = pick_side(query.side, [float(thing.pose.position[1]) for thing in found])

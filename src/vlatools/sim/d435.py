@@ -184,9 +184,7 @@ class SimSource:
         self._camera = SoftwareCamera(self._intrinsics, self._fps)
         self._ending = threading.Event()
         self._error = ""
-        self._thread = threading.Thread(
-            target=self._render, args=(self._camera, self._ending), name="sim-camera-render", daemon=True
-        )
+        self._thread = threading.Thread(target=self._render, args=(self._camera, self._ending), name="sim-camera-render", daemon=True)
         self._thread.start()
 
     def wait(self, timeout_s: float) -> Any:

@@ -62,8 +62,8 @@ def apply(depth_m: NDArray[np.float32], rng: np.random.Generator, noise: DepthNo
     # Noise drawn on a coarse grid and enlarged is correlated like block matching; the factor restores its variance.
     step = max(1, noise.correlation_px)
     coarse = rng.standard_normal((-(-rows // step), -(-cols // step)), dtype=np.float32)
-    field = cv2.resize(coarse, (cols, rows), interpolation=cv2.INTER_LINEAR)
-    field /= max(float(field.std()), 1e-6)
+    field = np.asarray(cv2.resize(coarse, (cols, rows), interpolation=cv2.INTER_LINEAR))
+    field = field / np.float32(max(float(field.std()), 1e-6))
     out = clean + np.float32(noise.sigma_at_1m) * clean * clean * field
 
     edge_rows, edge_cols = np.nonzero(edge)
