@@ -126,7 +126,8 @@ def test_a_terminal_verdict_is_latched() -> None:
     final = None
     for i in range(1, 60):
         final = monitor.update(0.1 * i, 0.3)
-    assert final is not None and final.verdict is Verdict.REPLAN
+    assert final is not None
+    assert final.verdict is Verdict.REPLAN
     assert monitor.update(10.0, 1.0) is final
     assert monitor.tick(100.0) is final
 
@@ -177,7 +178,8 @@ def test_invariants_of_any_history(history: list[tuple[float, float]]) -> None:
             final = sample
         match sample.verdict:
             case Verdict.ADVANCE:
-                assert above_since is not None and sample.smoothed >= CONFIG.completion_threshold
+                assert above_since is not None
+                assert sample.smoothed >= CONFIG.completion_threshold
             case Verdict.TIMEOUT:
                 assert sample.elapsed_s >= CONFIG.horizon_s
             case Verdict.REPLAN:

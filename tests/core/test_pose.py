@@ -107,5 +107,5 @@ def test_a_position_without_orientation_cannot_be_made() -> None:
 
 def test_a_pose_is_frozen() -> None:
     pose = Pose.identity()
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="read-only"):
         pose.position[0] = 1.0

@@ -37,11 +37,13 @@ def _chunk(rows: np.ndarray, **changes: float) -> ActionChunk:
 def test_cancel_three_times_is_once_and_the_first_reason_stays() -> None:
     """C42."""
     token = CancelToken()
-    assert not token.canceled and token.reason == ""
+    assert not token.canceled
+    assert token.reason == ""
     token.cancel(CancelToken.PREEMPT)
     token.cancel()
     token.cancel()
-    assert token.canceled and token.reason == CancelToken.PREEMPT
+    assert token.canceled
+    assert token.reason == CancelToken.PREEMPT
 
 
 def test_a_cancel_does_not_reach_the_next_goal() -> None:
@@ -59,7 +61,8 @@ def test_racing_cancels_agree_on_one_reason() -> None:
             t.start()
         for t in threads:
             t.join()
-        assert token.canceled and token.reason in ("cancel", "preempt")
+        assert token.canceled
+        assert token.reason in ("cancel", "preempt")
 
 
 def test_a_chunk_knows_its_end() -> None:
@@ -104,7 +107,7 @@ def test_a_chunk_does_not_follow_its_maker_s_array() -> None:
     chunk = _chunk(rows)
     rows[:] = 0
     assert chunk.actions[0, 0] == 0.5
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="read-only"):
         chunk.actions[0, 0] = 1.0
 
 
@@ -143,5 +146,5 @@ def test_a_manual_clock_never_goes_back() -> None:
     clock = ManualClock(5.0)
     clock.sleep(0.5)
     assert clock.now() == 5.5
-    with pytest.raises(ValueError):
+    with pytest.raises(ValueError, match="never goes back"):
         clock.advance(-0.1)

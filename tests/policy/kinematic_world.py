@@ -6,8 +6,8 @@ import math
 from dataclasses import dataclass
 
 import numpy as np
-from tools.doubles import CAMERA_TO_BASE, FakeArm, FakeCamera
 
+from tests.tools.doubles import CAMERA_TO_BASE, FakeArm, FakeCamera
 from vlatools.core import Family, Invocation, InvocationResult, ManualClock, MonitorConfig, Pose
 from vlatools.perception.ports import DetectedObject, Scene
 from vlatools.policy.analytic import AnalyticConfig, AnalyticPolicy
@@ -54,7 +54,7 @@ class Table:
         self._grip: tuple[np.ndarray, float] | None = None
         self._rng = np.random.default_rng(0)
         self.policy = AnalyticPolicy(self, config)
-        tools = ToolsConfig(monitor={family: MONITOR for family in Family})
+        tools = ToolsConfig(monitor=dict.fromkeys(Family, MONITOR))
         self.executor = ToolExecutor(self.policy, self.arm, self.camera, CAMERA_TO_BASE, self.clock, tools)
         self.lowest = math.inf
 

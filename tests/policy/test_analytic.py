@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import numpy as np
 import pytest
-from policy.kinematic_world import Table, bowl, cube
 
-from vlatools.core import ConfigError, Outcome
+from tests.policy.kinematic_world import Table, bowl, cube
+from vlatools.core import ConfigError, Family, Feedback, Invocation, Outcome
 from vlatools.policy.analytic import AnalyticConfig
 
 DONE = Outcome.COMPLETED
@@ -80,7 +81,8 @@ def test_a_held_object_never_passes_through_what_stands_on_the_way() -> None:
 
     table.arm.on_step = both
     _carry(table, "red cube", position=np.array([0.40, -0.15, 0.0]))
-    assert clearances and min(clearances) > 0.015
+    assert clearances
+    assert min(clearances) > 0.015
 
 
 def test_the_fingers_stay_above_the_table() -> None:
@@ -138,7 +140,8 @@ def test_a_cube_knocked_out_during_a_move_ends_the_move() -> None:
     table.arm.on_step = hit
     result = table.do("move", "red cube", target="left bowl")
     assert (result.outcome, result.reason) == (Outcome.STAGNATED, "policy_gave_up")
-    assert "lost" in result.message and result.standstill
+    assert "lost" in result.message
+    assert result.standstill
 
 
 def test_a_bowl_moved_during_the_carry_is_followed() -> None:
@@ -215,12 +218,15 @@ def test_a_push_that_moves_nothing_is_not_reported_as_done() -> None:
 def test_progress_stays_below_the_threshold_until_the_stage_is_met() -> None:
     table = _scene()
     seen = []
-    from vlatools.core import Family, Invocation
 
-    table.executor.execute(Invocation(Family.REACH, "reach", object="red cube"), None, lambda f: seen.append((f.sample.progress, table.arm.ee.position[2])))
+    def note(feedback: Feedback) -> None:
+        seen.append((feedback.sample.progress, table.arm.ee.position[2]))
+
+    table.executor.execute(Invocation(Family.REACH, "reach", object="red cube"), None, note)
     before = [p for p, z in seen if z > 0.03]
-    assert before and max(before) <= 0.88
-    assert all(b >= a - 0.05 for a, b in zip(before, before[1:], strict=False))
+    assert before
+    assert max(before) <= 0.88
+    assert all(b >= a - 0.05 for a, b in itertools.pairwise(before))
 
 
 def test_median_error_of_placing_with_noisy_perception() -> None:
@@ -231,7 +237,8 @@ def test_median_error_of_placing_with_noisy_perception() -> None:
         table._rng = np.random.default_rng(seed)
         _carry(table, "red cube", target="yellow cube")
         errors.append(np.linalg.norm(table.things["red cube"].position[:2] - table.things["yellow cube"].position[:2]))
-    assert np.median(errors) < 0.006 and max(errors) < 0.012
+    assert np.median(errors) < 0.006
+    assert max(errors) < 0.012
 
 
 def test_configuration_refuses_nonsense_by_name() -> None:

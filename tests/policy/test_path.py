@@ -76,10 +76,12 @@ def test_a_cut_path_stands_where_it_is() -> None:
 def test_projection_rises_along_the_path_and_stays_where_the_tool_stays() -> None:
     path = ToolPath(START, 0.0, PACE).go(downward([0.4, 0.0, 0.4], 0)).go(downward([0.6, 0.1, 0.4], 0)).go(downward([0.6, 0.1, 0.05], 0))
     shares = [path.project(v)[0] for v in path.at(np.linspace(0, path.end_s, 50))]
-    assert shares[0] < 0.02 and shares[-1] == pytest.approx(1.0)
+    assert shares[0] < 0.02
+    assert shares[-1] == pytest.approx(1.0)
     assert np.all(np.diff(shares) >= -1e-3)
     share, away = path.project(downward([0.6, 0.3, 0.4], 0))
-    assert away > 0.15 and share < 0.9
+    assert away > 0.15
+    assert share < 0.9
 
 
 def test_a_turn_in_place_has_length_too() -> None:
@@ -95,6 +97,9 @@ def test_any_pose_near_downward_survives_the_seven_numbers(yaw: float, pitch: fl
     assert vector[:3] == pytest.approx(pose.position)
 
 
-@pytest.mark.parametrize(("yaw", "reference", "period", "expected"), [(3.0, -3.0, 2 * math.pi, 3.0 - 2 * math.pi), (0.1, 1.6, math.pi / 2, 0.1 + math.pi / 2)])
+@pytest.mark.parametrize(
+    ("yaw", "reference", "period", "expected"),
+    [(3.0, -3.0, 2 * math.pi, 3.0 - 2 * math.pi), (0.1, 1.6, math.pi / 2, 0.1 + math.pi / 2)],
+)
 def test_nearest_turn(yaw: float, reference: float, period: float, expected: float) -> None:
     assert nearest_turn(yaw, reference, period) == pytest.approx(expected)

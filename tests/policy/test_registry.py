@@ -3,8 +3,8 @@
 from dataclasses import replace
 
 import pytest
-from policy.kinematic_world import Table, cube
 
+from tests.policy.kinematic_world import Table, cube
 from vlatools.core import ConfigError, Family
 from vlatools.policy.registry import PolicyParts, check_manifest, make_policy, policy_names
 

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tools.doubles import CAMERA_TO_BASE, FakeArm, FakeCamera, ScriptedPolicy, fault
 
+from tests.tools.doubles import CAMERA_TO_BASE, FakeArm, FakeCamera, ScriptedPolicy, fault
 from vlatools.core import (
     CancelToken,
     ConfigError,
@@ -30,7 +30,7 @@ from vlatools.robot.ports import ArmMode
 from vlatools.tools import ThreadInference, ToolExecutor, ToolsConfig
 
 FAST = MonitorConfig(stall_window_s=1.5, grace_s=0.5, horizon_s=6.0, smoothing_s=0.2, completion_hold_s=0.1)
-CONFIG = ToolsConfig(monitor={family: FAST for family in Family})
+CONFIG = ToolsConfig(monitor=dict.fromkeys(Family, FAST))
 
 
 class Rig:
@@ -69,7 +69,9 @@ def rig() -> Rig:
 def test_completes_with_the_numbers_it_was_judged_by(rig: Rig) -> None:
     result = rig.run()
     assert result.outcome is Outcome.COMPLETED, result.message
-    assert result.standstill and result.chunks > 3 and result.progress >= 0.9
+    assert result.standstill
+    assert result.chunks > 3
+    assert result.progress >= 0.9
     assert 0.9 < result.duration_s < 2.5
     assert rig.arm.holds >= 1
     assert rig.policy.sessions[0].closed == 1
@@ -79,7 +81,8 @@ def test_stagnates_on_flat_progress() -> None:
     rig = Rig(ScriptedPolicy(lambda t: min(0.4, t)))
     result = rig.run()
     assert (result.outcome, result.reason) == (Outcome.STAGNATED, "no_progress")
-    assert result.standstill and rig.arm.holds == 1
+    assert result.standstill
+    assert rig.arm.holds == 1
     assert 2.0 <= result.duration_s <= 3.0
 
 
@@ -102,19 +105,20 @@ def test_in_place_rotation_with_rising_progress_is_no_stall() -> None:
 def test_a_cancel_before_the_first_command_moves_nothing(rig: Rig) -> None:
     rig.cancel.cancel()
     result = rig.run()
-    assert result.outcome is Outcome.CANCELED and result.standstill
-    assert not rig.arm.chunks and rig.policy.inferred == 0
+    assert result.outcome is Outcome.CANCELED
+    assert result.standstill
+    assert not rig.arm.chunks
+    assert rig.policy.inferred == 0
 
 
-@pytest.mark.parametrize(
-    ("reason", "outcome"), [(CancelToken.CANCEL, Outcome.CANCELED), (CancelToken.PREEMPT, Outcome.PREEMPTED)]
-)
+@pytest.mark.parametrize(("reason", "outcome"), [(CancelToken.CANCEL, Outcome.CANCELED), (CancelToken.PREEMPT, Outcome.PREEMPTED)])
 def test_a_cancel_stops_within_a_period_and_no_command_follows(rig: Rig, reason: str, outcome: Outcome) -> None:
     rig.policy.progress = lambda t: 0.1 * t
     canceled_at = rig.clock.now() + 0.73
     rig.at(0.73, lambda: rig.cancel.cancel(reason))
     result = rig.run()
-    assert result.outcome is outcome and result.standstill
+    assert result.outcome is outcome
+    assert result.standstill
     assert max(rig.arm.times) <= canceled_at + CONFIG.executor.period_s
     assert rig.arm.holds == 1
 
@@ -131,7 +135,8 @@ def test_a_stop_that_cannot_be_measured_is_a_fault_not_canceled(rig: Rig) -> Non
     rig.at(0.5, rig.cancel.cancel)
     result = rig.run()
     assert (result.outcome, result.reason) == (Outcome.FAULT, "stop_unconfirmed")
-    assert not result.standstill and "CANCELED" in result.measurements["cause"]
+    assert not result.standstill
+    assert "CANCELED" in result.measurements["cause"]
 
 
 def test_the_next_invocation_is_not_touched_by_the_cancel_before(rig: Rig) -> None:
@@ -155,7 +160,9 @@ def test_another_goal_that_takes_the_arm_preempts(rig: Rig) -> None:
 def test_a_family_that_the_manifest_lacks_is_rejected_with_what_there_is(rig: Rig) -> None:
     result = rig.run(Family.FLIP)
     assert (result.outcome, result.reason) == (Outcome.REJECTED, "family_not_served")
-    assert "reach" in result.message and not rig.arm.chunks and rig.arm.holds == 0
+    assert "reach" in result.message
+    assert not rig.arm.chunks
+    assert rig.arm.holds == 0
 
 
 def test_an_arm_that_is_not_ready_rejects_with_its_own_advice(rig: Rig) -> None:
@@ -163,7 +170,8 @@ def test_an_arm_that_is_not_ready_rejects_with_its_own_advice(rig: Rig) -> None:
     rig.arm.mode, rig.arm.reason = ArmMode.STOPPED, "clear the stop with /arm/clear_stop"
     result = rig.run()
     assert (result.outcome, result.reason) == (Outcome.REJECTED, "not_ready")
-    assert "/arm/clear_stop" in result.message and rig.arm.holds == 0
+    assert "/arm/clear_stop" in result.message
+    assert rig.arm.holds == 0
 
 
 def test_bad_thresholds_are_rejected(rig: Rig) -> None:
@@ -211,7 +219,8 @@ def test_a_stale_arm_state_stops_and_says_so(rig: Rig) -> None:
     rig.at(0.5, rig.arm.disconnect)
     result = rig.run()
     assert (result.outcome, result.reason) == (Outcome.FAULT, "stop_unconfirmed")
-    assert "arm_state" in result.message and result.measurements["cause"] == "STALE_OBSERVATION: arm_state"
+    assert "arm_state" in result.message
+    assert result.measurements["cause"] == "STALE_OBSERVATION: arm_state"
 
 
 def test_a_frozen_camera_ends_an_invocation_that_looks(rig: Rig) -> None:
@@ -221,7 +230,8 @@ def test_a_frozen_camera_ends_an_invocation_that_looks(rig: Rig) -> None:
     rig.at(0.5, lambda: setattr(rig.camera, "frozen_at", rig.clock.now()))
     result = rig.run()
     assert (result.outcome, result.reason) == (Outcome.STALE_OBSERVATION, "camera")
-    assert result.standstill and rig.arm.holds == 1
+    assert result.standstill
+    assert rig.arm.holds == 1
 
 
 def test_a_frozen_camera_does_not_matter_to_a_policy_that_does_not_look(rig: Rig) -> None:
@@ -288,7 +298,8 @@ def test_progress_of_an_empty_grasp_is_vetoed_by_the_width(rig: Rig) -> None:
     result = rig.run(Family.GRASP)
     assert (result.outcome, result.reason) == (Outcome.STAGNATED, "check_failed")
     assert "nothing is held" in result.message
-    assert result.progress >= 0.9 and not result.gripper_holding
+    assert result.progress >= 0.9
+    assert not result.gripper_holding
 
 
 def test_a_grasp_that_holds_completes_even_if_the_hold_shows_late(rig: Rig) -> None:
@@ -296,7 +307,8 @@ def test_a_grasp_that_holds_completes_even_if_the_hold_shows_late(rig: Rig) -> N
     rig.policy.opening = 0.0
     rig.policy.progress = lambda t: 1.0 if t > 0.1 else 0.0  # claims before the fingers have closed
     result = rig.run(Family.GRASP)
-    assert result.outcome is Outcome.COMPLETED and result.gripper_holding
+    assert result.outcome is Outcome.COMPLETED
+    assert result.gripper_holding
     assert result.gripper_width == pytest.approx(0.04)
 
 
@@ -311,7 +323,8 @@ def test_a_release_that_did_not_open_is_vetoed(rig: Rig) -> None:
 def test_a_reach_far_from_its_goal_is_vetoed(rig: Rig) -> None:
     rig.policy.claims = {"goal_x": 0.6, "goal_y": 0.2, "goal_z": 0.02}
     result = rig.run(Family.REACH)
-    assert result.reason == "check_failed" and "from its goal" in result.message
+    assert result.reason == "check_failed"
+    assert "from its goal" in result.message
     assert result.measurements["claimed"]["goal_x"] == 0.6
     assert result.measurements["checked"]["goal_distance"] > 0.1
 
@@ -321,7 +334,8 @@ def test_a_move_that_lost_its_object_is_vetoed(rig: Rig) -> None:
     rig.policy.opening = 0.0
     rig.at(0.5, lambda: setattr(rig.arm, "graspable", 0.0))
     result = rig.run(Family.MOVE)
-    assert result.reason == "check_failed" and "lost" in result.message
+    assert result.reason == "check_failed"
+    assert "lost" in result.message
 
 
 # -- feedback -------------------------------------------------------------------------------------------------------------
@@ -337,7 +351,8 @@ def test_feedback_is_bounded_ordered_and_ends_with_the_verdict() -> None:
     result = rig.run()
     times = [f.sample.time_s for f in rig.feedback]
     assert len(times) <= 20 * result.duration_s + 2
-    assert times == sorted(times) and len(set(times)) == len(times)
+    assert times == sorted(times)
+    assert len(set(times)) == len(times)
     assert rig.feedback[-1].sample.verdict is Verdict.ADVANCE
 
 
@@ -383,7 +398,8 @@ def test_a_policy_that_hangs_ends_as_stale_in_bounded_time() -> None:
     result = executor.execute(Invocation(Family.ROTATE, "rotate"))
     gate.set()
     assert (result.outcome, result.reason) == (Outcome.STALE_OBSERVATION, "policy")
-    assert result.duration_s < 1.0 and result.standstill
+    assert result.duration_s < 1.0
+    assert result.standstill
 
 
 # -- whatever happens, one terminal outcome and an arm at rest -----------------------------------------------------------------

@@ -10,11 +10,11 @@ from vlatools.core.monitor import ProgressSample
 
 @dataclass(frozen=True)
 class Feedback:
-    """One progress report of a running invocation, at most 10 to 20 a second, in order of time.
+    """One progress report of a running invocation, in order of time: at most 10 to 20 a second, at least two.
 
     Attributes:
         invocation: the invocation.
-        sample: raw and smoothed progress, gain, verdict and elapsed time.
+        sample: raw (NaN in a mere sign of life) and smoothed progress, gain, verdict and elapsed time.
         phase: what the policy is doing, for people.
         chunk_index: last chunk sent, -1 before the first.
         observation_age_s: age of the observation that this sample was computed from.

@@ -62,9 +62,7 @@ class Invocation:
         if self.position is not None:
             position = np.array(self.position, dtype=float)
             if position.shape != (3,) or not np.all(np.isfinite(position)):
-                raise Rejected(
-                    "bad_argument", f"position {self.position!r} must be three finite numbers in metres (fr3_link0)"
-                )
+                raise Rejected("bad_argument", f"position {self.position!r} must be three finite numbers in metres (fr3_link0)")
             position.setflags(write=False)
             object.__setattr__(self, "position", position)
         if self.angle is not None and not np.isfinite(self.angle):

@@ -164,11 +164,7 @@ class ProgressMonitor:
             verdict = Verdict.ADVANCE
         elif elapsed >= self.config.horizon_s:
             verdict = Verdict.TIMEOUT
-        elif (
-            self._above_since is None
-            and elapsed >= self.config.grace_s + self.config.stall_window_s
-            and gain < self.config.stall_gain
-        ):
+        elif self._above_since is None and elapsed >= self.config.grace_s + self.config.stall_window_s and gain < self.config.stall_gain:
             verdict = Verdict.REPLAN
         sample = ProgressSample(time_s, elapsed, progress, self.smoothed, gain, verdict)
         if verdict is not Verdict.CONTINUE:

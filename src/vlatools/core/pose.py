@@ -132,9 +132,7 @@ class Pose:
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Pose):
             return NotImplemented
-        return bool(
-            np.array_equal(self.position, other.position) and np.array_equal(self.quat_xyzw, other.quat_xyzw)
-        )
+        return bool(np.array_equal(self.position, other.position) and np.array_equal(self.quat_xyzw, other.quat_xyzw))
 
     def __hash__(self) -> int:
         return hash((self.position.tobytes(), self.quat_xyzw.tobytes()))

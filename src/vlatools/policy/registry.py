@@ -64,7 +64,7 @@ def check_manifest(manifest: Manifest, cameras: tuple[str, ...]) -> None:
         ConfigError: names the first entry that does not fit, the limit and the fix.
     """
     who = f"policy {manifest.name!r} (version {manifest.version})"
-    if not isinstance(manifest.action_space, ActionSpace):
+    if manifest.action_space not in tuple(ActionSpace):
         known = ", ".join(space.value for space in ActionSpace)
         raise ConfigError(f"{who}: action space {manifest.action_space!r} is none of {known}: convert it on the policy's side")
     if not manifest.families or len(set(manifest.families)) != len(manifest.families):

@@ -99,9 +99,7 @@ def _turn(facts: StageFacts) -> StageCheck:
     error = abs(facts.claims.get("angle_error", math.nan))
     numbers = {"angle_error": error}
     if error > facts.limits.angle_error:
-        return StageCheck(
-            f"the object is {error:.2f} rad from the wanted angle, the limit is {facts.limits.angle_error:.2f} rad", numbers
-        )
+        return StageCheck(f"the object is {error:.2f} rad from the wanted angle, the limit is {facts.limits.angle_error:.2f} rad", numbers)
     return StageCheck("", numbers)
 
 
@@ -145,8 +143,7 @@ def _at_goal(facts: StageFacts) -> StageCheck:
         numbers["hint_distance"] = distance = float(np.linalg.norm(offset))
         if distance > facts.limits.hint_distance:
             return StageCheck(
-                f"the tool is {1e3 * distance:.0f} mm beside the given position, "
-                f"the limit is {1e3 * facts.limits.hint_distance:.0f} mm",
+                f"the tool is {1e3 * distance:.0f} mm beside the given position, the limit is {1e3 * facts.limits.hint_distance:.0f} mm",
                 numbers,
             )
     return StageCheck("", numbers)

@@ -39,9 +39,8 @@ from vlatools.tools.inference import Inference, InlineInference, Ticket
 log = logging.getLogger(__name__)
 T = TypeVar("T")
 
-_FAULT_MODES = frozenset(
-    {ArmMode.DISCONNECTED, ArmMode.REFLEX, ArmMode.USER_STOPPED, ArmMode.STOPPED, ArmMode.RECOVERING}
-)
+_SIGN_OF_LIFE_S = 0.5  # feedback comes at least this often while an invocation runs
+_FAULT_MODES = frozenset({ArmMode.DISCONNECTED, ArmMode.REFLEX, ArmMode.USER_STOPPED, ArmMode.STOPPED, ArmMode.RECOVERING})
 
 
 class _Ended(Exception):
@@ -66,7 +65,7 @@ class _Run:
     monitor: ProgressMonitor | None = None
     chunks: int = 0
     accepted: bool = False  # the arm has shown our stream
-    phase: str = ""
+    phase: str = "begin"
     observation_age_s: float = 0.0
     worst_age_s: float = 0.0
     useful_s: float = 0.0  # when the policy last gave actions
@@ -162,9 +161,7 @@ class ToolExecutor:
         except ConfigError as error:
             raise Rejected("bad_argument", str(error)) from error
         if self._inference.busy:
-            raise Rejected(
-                "not_ready", "the policy still computes for an earlier invocation: wait, or restart the tools node if it hangs"
-            )
+            raise Rejected("not_ready", "the policy still computes for an earlier invocation: wait, or restart the tools node if it hangs")
         if run.cancel.canceled:
             self._end_canceled(run)
         state = self._state()
@@ -231,9 +228,7 @@ class ToolExecutor:
         if output.actions is not None and len(output.actions):
             manifest = self.policy.manifest
             try:
-                chunk = ActionChunk(
-                    run.invocation.id, run.chunks, manifest.action_space, observation.stamp_s, manifest.dt, output.actions
-                )
+                chunk = ActionChunk(run.invocation.id, run.chunks, manifest.action_space, observation.stamp_s, manifest.dt, output.actions)
                 self._arm.send_chunk(chunk)
             except ChunkRefused as error:
                 raise self._refused(f"{error.reason}: {error}") from error
@@ -243,12 +238,7 @@ class ToolExecutor:
 
     def _judge(self, run: _Run, sample: ProgressSample) -> None:
         """Report the sample; end when the monitor says so."""
-        final = sample.verdict is not Verdict.CONTINUE
-        fresh = math.isfinite(sample.progress)
-        if final or (fresh and sample.time_s - run.feedback_s >= 1.0 / self.config.executor.feedback_hz):
-            run.feedback_s = sample.time_s
-            if run.on_feedback is not None:
-                run.on_feedback(Feedback(run.invocation, sample, run.phase, run.chunks - 1, run.observation_age_s))
+        self._report(run, sample)
         numbers = f"progress {sample.smoothed:.2f} after {sample.elapsed_s:.1f} s in phase '{run.phase}'"
         config = self._monitor(run).config
         match sample.verdict:
@@ -258,13 +248,20 @@ class ToolExecutor:
                 raise _Ended(
                     Outcome.STAGNATED,
                     "no_progress",
-                    f"{numbers}: gained {sample.gain:.3f} in {config.stall_window_s:.1f} s, "
-                    f"the least is {config.stall_gain:.3f}",
+                    f"{numbers}: gained {sample.gain:.3f} in {config.stall_window_s:.1f} s, the least is {config.stall_gain:.3f}",
                 )
             case Verdict.TIMEOUT if not self.policy.manifest.reports_progress:
                 self._end_checked(run, numbers)
             case Verdict.TIMEOUT:
                 raise _Ended(Outcome.TIMEOUT, "horizon", f"{numbers}: the horizon is {config.horizon_s:.1f} s")
+
+    def _report(self, run: _Run, sample: ProgressSample) -> None:
+        """Feedback: each fresh sample up to the allowed rate, a sign of life without one, and always the last."""
+        since = sample.time_s - run.feedback_s
+        due = since >= (1.0 / self.config.executor.feedback_hz if math.isfinite(sample.progress) else _SIGN_OF_LIFE_S)
+        if run.on_feedback is not None and (due or sample.verdict is not Verdict.CONTINUE):
+            run.feedback_s = sample.time_s
+            run.on_feedback(Feedback(run.invocation, sample, run.phase, run.chunks - 1, run.observation_age_s))
 
     # -- ends ---------------------------------------------------------------------------------------------------------
 
@@ -387,8 +384,10 @@ class ToolExecutor:
         limit, asked = self.config.executor.begin_timeout_s, self._clock.now()
         while not ticket.done:
             self._watch(run)
-            if self._clock.now() - asked > limit:
-                raise StaleData("policy", self._clock.now() - asked, limit, "it did not begin: see its log and its server")
+            now = self._clock.now()
+            self._report(run, ProgressSample(now, now - run.start_s, math.nan, 0.0, math.nan, Verdict.CONTINUE))
+            if now - asked > limit:
+                raise StaleData("policy", now - asked, limit, "it did not begin: see its log and its server")
             self._clock.sleep(self.config.executor.period_s)
         try:
             return ticket.result()
@@ -413,9 +412,7 @@ class ToolExecutor:
 
     def _policy_error(self, error: Exception) -> _Ended:
         log.error("policy %s raised", self.policy.manifest.name, exc_info=error)
-        return _Ended(
-            Outcome.FAULT, "policy_error", f"policy {self.policy.manifest.name} raised {type(error).__name__}: {error}"
-        )
+        return _Ended(Outcome.FAULT, "policy_error", f"policy {self.policy.manifest.name} raised {type(error).__name__}: {error}")
 
     def _close(self, session: PolicySession) -> None:
         """Close now, or after the call that is still running: a policy never sees two calls at once."""

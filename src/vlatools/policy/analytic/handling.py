@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -208,9 +208,7 @@ def _stands_around(job: Job) -> tuple[Thing, GraspPlan]:
         return thing, GraspPlan(tool[:3], float(tool[3]), offset, 0.9 * float(thing.size[0]) if not thing.is_bowl else 0.004)
     distance = float(np.linalg.norm(seen.center[:2] - tool[:2]))
     if distance > seen.radius + _AROUND:
-        raise Rejected(
-            "not_around", f"{name} is {1e3 * distance:.0f} mm beside the gripper: reach it first, then grasp"
-        )
+        raise Rejected("not_around", f"{name} is {1e3 * distance:.0f} mm beside the gripper: reach it first, then grasp")
     width = job.config.shapes.bowl_wall if seen.is_bowl else float(seen.size[0])
     return seen, GraspPlan(tool[:3], float(tool[3]), seen.center - tool[:3], width)
 
@@ -382,7 +380,7 @@ def _forget(memory: Memory) -> None:
     memory.held = memory.place = memory.reached = None
 
 
-def _goal_numbers(goal: Vector, seen: Observation) -> Mapping[str, float]:
+def _goal_numbers(goal: Vector, seen: Observation) -> dict[str, float]:
     distance = float(np.linalg.norm(seen.arm.ee.position - goal[:3]))
     return {"goal_x": float(goal[0]), "goal_y": float(goal[1]), "goal_z": float(goal[2]), "distance": distance}
 

@@ -149,7 +149,7 @@ class ToolPath:
 
     def project(self, measured: Vector) -> tuple[float, float]:
         """Share of the path's length behind the measured tool vector (7,), 0 to 1, and the distance from the path in m."""
-        times, points, lengths = self._sampled()
+        _times, points, lengths = self._sampled()
         offsets = points[:, :3] - measured[:3]
         turns = _TURN_AS_LENGTH * (points[:, 3] - nearest_turn(float(measured[3]), float(points[-1, 3])))
         distances = np.sqrt((offsets**2).sum(axis=1) + turns**2)

@@ -66,7 +66,7 @@ class StagedSession:
                 self._index += 1
                 self._entered = False
         stage = self._stages[self._index]
-        times = observation.stamp_s + self._config.dt * np.arange(1, self._config.horizon + 1)
+        times = observation.stamp_s + self._config.dt * np.arange(1.0, self._config.horizon + 1)
         measured = dict(self._measure(observation)) if self._measure is not None else {}
         return PolicyOutput(
             actions=stage.rows(times),

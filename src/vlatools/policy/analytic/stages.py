@@ -109,6 +109,8 @@ class Leg:
     look_share: float = 0.35
     reopen: float | None = None
     touched: bool = field(default=False, init=False)
+    _path: ToolPath = field(init=False)
+    _target: Vector = field(init=False)
 
     def enter(self, observation: Observation, anchor: Anchor) -> None:
         self._opening = anchor.opening
