@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 import pytest
 
-from tests.robot.doubles import FakeGripper, FakeServo, TickClock
+sys.path.insert(0, str(Path(__file__).parent))
+
+from doubles import FakeGripper, FakeServo, TickClock
+
 from vlatools.core import ActionChunk, ActionSpace
 from vlatools.robot.config import ArmConfig
 from vlatools.robot.controller import ArmController

@@ -15,9 +15,12 @@ def test_grasp_is_judged_by_width_and_is_idempotent(rig):
     """C19, C20."""
     rig.fingers.object_width = 0.031
     result = rig.arm.run(Grasp())
-    assert result.reached and result.gripper_width == pytest.approx(0.031, abs=1e-3) and rig.arm.state().gripper_holding
+    assert result.reached
+    assert result.gripper_width == pytest.approx(0.031, abs=1e-3)
+    assert rig.arm.state().gripper_holding
     again = rig.arm.run(Grasp())
-    assert again.reached and again.reason == "already_holding"
+    assert again.reached
+    assert again.reason == "already_holding"
     assert len(rig.fingers.commands) == 1
 
 
@@ -57,7 +60,9 @@ def test_the_unit_is_the_full_opening_in_metres(rig, width):
 @pytest.mark.parametrize("primitive", [SetGripper(0.2), SetGripper(-0.01), Grasp(force=500.0), Release(width=np.nan)])
 def test_nonsense_is_refused_with_the_limit(rig, primitive):
     result = rig.arm.run(primitive)
-    assert result.outcome is Outcome.REJECTED and result.reason == "bad_argument" and rig.fingers.commands == []
+    assert result.outcome is Outcome.REJECTED
+    assert result.reason == "bad_argument"
+    assert rig.fingers.commands == []
 
 
 def test_a_gripper_that_hangs_ends_by_its_deadline(rig):
@@ -74,7 +79,8 @@ def test_a_gripper_error_is_told(rig):
     """C26."""
     rig.fingers.error = "gripper_failed: grasp at 79 mm: command rejected"
     result = rig.arm.run(Grasp())
-    assert (result.outcome, result.reason) == (Outcome.FAULT, "gripper_failed") and "79 mm" in result.message
+    assert (result.outcome, result.reason) == (Outcome.FAULT, "gripper_failed")
+    assert "79 mm" in result.message
 
 
 def test_a_gripper_primitive_can_be_canceled(rig):
@@ -137,7 +143,8 @@ def test_the_worker_never_blocks_its_caller(worker):
         gripper.status()
     assert gripper.status().busy
     gripper.stop()
-    assert not gripper.status().busy and time.monotonic() - begin < 0.1
+    assert not gripper.status().busy
+    assert time.monotonic() - begin < 0.1
 
 
 def test_a_late_result_is_discarded(worker):
@@ -149,8 +156,10 @@ def test_a_late_result_is_discarded(worker):
     assert second == first + 1
     driver.go.set()
     wait_for(lambda: not gripper.status().busy)
-    assert gripper.status().error == "" and gripper.status().command_id == second
-    assert driver.calls == [0.08, "grasp"] and driver.stops == 1
+    assert gripper.status().error == ""
+    assert gripper.status().command_id == second
+    assert driver.calls == [0.08, "grasp"]
+    assert driver.stops == 1
 
 
 def test_a_command_that_never_returns_ends_by_the_deadline(worker):
@@ -169,7 +178,8 @@ def test_a_driver_error_becomes_the_commands_error(worker):
     driver.go.set()
     gripper.move(0.05, 0.1)
     wait_for(lambda: not gripper.status().busy)
-    assert "gripper_error" in gripper.status().error and "boom" in gripper.status().error
+    assert "gripper_error" in gripper.status().error
+    assert "boom" in gripper.status().error
     driver.failure = None
     gripper.move(0.06, 0.1)
     wait_for(lambda: not gripper.status().busy)

@@ -37,18 +37,21 @@ def test_forward_kinematics_equals_the_urdf(assets):
 
 def test_limits_are_within_the_urdfs(assets):
     urdf = pin.buildModelFromUrdf(str(assets / "fr3.urdf"))
-    assert np.all(urdf.lowerPositionLimit[:7] <= fr3.Q_MIN) and np.all(fr3.Q_MAX <= urdf.upperPositionLimit[:7])
+    assert np.all(urdf.lowerPositionLimit[:7] <= fr3.Q_MIN)
+    assert np.all(urdf.upperPositionLimit[:7] >= fr3.Q_MAX)
     np.testing.assert_allclose(urdf.velocityLimit[:7], fr3.DQ_MAX)
 
 
 def test_fr3_limits_not_pandas():
     # C18: 0.2 rad is legal for joint 6 of a Panda, 4.2 rad is not; the FR3 is the other way round.
-    assert fr3.Q_MIN[5] > 0.2 and fr3.Q_MAX[5] > 4.2
+    assert fr3.Q_MIN[5] > 0.2
+    assert fr3.Q_MAX[5] > 4.2
 
 
 def test_velocity_limit_falls_to_zero_at_the_edge():
     low, high = fr3.velocity_limits(fr3.Q_MAX)
-    assert np.all(high < 0.12) and np.all(low < -2.0)
+    assert np.all(high < 0.12)
+    assert np.all(low < -2.0)
     low, high = fr3.velocity_limits(np.array(ArmConfig().home_q))
     assert np.all(high[[0, 2, 4, 6]] == fr3.DQ_MAX[[0, 2, 4, 6]])
 
@@ -77,8 +80,10 @@ def test_ik_reaches_the_whole_table():
 def test_ik_says_what_is_left_of_an_unreachable_target():
     model, home = Fr3Model(), ArmConfig().home
     found = model.ik(Pose.pointing_down([1.2, 0.0, 0.3]).matrix, home, home)
-    assert not found.ok and found.position_error > 0.2
-    assert np.all(found.q >= model.q_min) and np.all(found.q <= model.q_max)
+    assert not found.ok
+    assert found.position_error > 0.2
+    assert np.all(found.q >= model.q_min)
+    assert np.all(found.q <= model.q_max)
 
 
 def test_tcp_is_configuration():
@@ -91,8 +96,13 @@ def test_spheres_find_every_collision_of_the_meshes(assets):
     pytest.importorskip("coal")
     urdf = pin.buildModelFromUrdf(str(assets / "fr3.urdf"))
     data = urdf.createData()
-    meshes = pin.buildGeomFromUrdf(urdf, str(assets / "fr3.urdf"), pin.GeometryType.COLLISION, package_dirs=[str(assets)])
-    links = [fr3.HAND if "hand" in g.name or "finger" in g.name else int(g.name[len("fr3_link")]) for g in meshes.geometryObjects]
+    meshes = pin.buildGeomFromUrdf(
+        urdf, str(assets / "fr3.urdf"), pin.GeometryType.COLLISION, package_dirs=[str(assets)]
+    )
+    links = [
+        fr3.HAND if "hand" in g.name or "finger" in g.name else int(g.name[len("fr3_link")])
+        for g in meshes.geometryObjects
+    ]
     for first, a in enumerate(links):
         for second in range(first + 1, len(links)):
             if (min(a, links[second]), max(a, links[second])) in fr3.LINK_PAIRS:

@@ -37,7 +37,8 @@ def test_a_path_law_keeps_its_limits(v, a):
     law = PathLaw(s, np.full(11, v), np.full(11, a), 0.1)
     times = np.linspace(0, law.duration + 0.1, 4000)
     path = np.array([law.at(t) for t in times])
-    assert path[0, 0] == 0 and path[-1, 0] == 1
+    assert path[0, 0] == 0
+    assert path[-1, 0] == 1
     assert np.all(np.diff(path[:, 0]) >= -1e-12)
     assert path[:, 1].max() <= v * 1.001
     ideal = 1 / v + v / a if v * v / a < 1 else 2 / np.sqrt(a)
@@ -63,7 +64,8 @@ def test_tracking_has_no_lag_and_a_step_no_overshoot():
     for _ in range(60):
         reference.track(target, np.zeros(7))
         path.append(reference.q[0])
-    assert max(path) <= target[0] + 1e-4 and abs(path[-1] - target[0]) < 1e-3
+    assert max(path) <= target[0] + 1e-4
+    assert abs(path[-1] - target[0]) < 1e-3
 
 
 def test_the_reference_brakes_before_a_limit_and_says_which():
@@ -99,6 +101,7 @@ def test_nothing_outside_the_limits_reaches_the_robot(seed):
     sys.modules["chunk_limits"] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     worst, count, distance = module.run(chunks=600, seed=seed)
-    assert count["accepted"] > 100 and distance > 3.0, "the arm must really have moved"
+    assert count["accepted"] > 100
+    assert distance > 3.0, "the arm must really have moved"
     assert {name: share for name, share in worst.items() if share > 1 + 1e-6} == {}
     assert {"refused: jump", "refused: not_finite", "refused: wrong_shape", "refused: stale"} <= set(count)

@@ -19,7 +19,8 @@ def test_a_chunk_is_followed_to_its_last_row(rig):
     target = np.array([0.42, 0.1, 0.35])
     rig.arm.send_chunk(rig.line(target))
     rig.clock.sleep(0.5)
-    assert rig.arm.state().mode is ArmMode.STREAMING and 0.3 < rig.arm.state().stream.remaining_s < 0.7
+    assert rig.arm.state().mode is ArmMode.STREAMING
+    assert 0.3 < rig.arm.state().stream.remaining_s < 0.7
     rig.clock.sleep(1.3)
     assert np.linalg.norm(rig.arm.state().ee.position - target) < 0.003
     assert rig.arm.state().stream.clips == 0
@@ -27,7 +28,7 @@ def test_a_chunk_is_followed_to_its_last_row(rig):
 
 def test_lag_behind_the_rows_is_small(rig):
     start = rig.arm.state()
-    chunk = rig.line(start.ee.position + [0.0, 0.25, 0.0], rows=25, dt=0.05)
+    chunk = rig.line(start.ee.position + np.array([0.0, 0.25, 0.0]), rows=25, dt=0.05)
     rig.arm.send_chunk(chunk)
     lags = []
     for _ in range(50):
@@ -73,17 +74,23 @@ def test_targets_outside_are_clipped_and_counted(rig):
 
 def test_a_chunk_that_is_too_fast_is_stretched_not_cut(rig):
     start = rig.arm.state().ee.position
-    rig.arm.send_chunk(rig.line(start + [0.0, 0.3, 0.0], rows=10, dt=0.03))
-    assert rig.arm.state().stream.remaining_s > 0.8 and rig.arm.state().stream.clips >= 9
+    rig.arm.send_chunk(rig.line(start + np.array([0.0, 0.3, 0.0]), rows=10, dt=0.03))
+    assert rig.arm.state().stream.remaining_s > 0.8
+    assert rig.arm.state().stream.clips >= 9
     rig.clock.sleep(1.6)
-    assert rig.arm.state().ee.position == pytest.approx(start + [0.0, 0.3, 0.0], abs=0.003)
-    assert np.abs(np.array([rig.arm._runner._planner.model.matrix(q)[0, 3] for _, q, _ in rig.servo.sent]) - start[0]).max() < 0.01
+    assert rig.arm.state().ee.position == pytest.approx(start + np.array([0.0, 0.3, 0.0]), abs=0.003)
+    assert (
+        np.abs(
+            np.array([rig.arm._runner._planner.model.matrix(q)[0, 3] for _, q, _ in rig.servo.sent]) - start[0]
+        ).max()
+        < 0.01
+    )
 
 
 def test_what_is_refused_and_why(rig):
     here = rig.arm.state().ee
     now = rig.clock.now()
-    assert refused(rig, rig.line(here.position + [0.3, 0, 0], rows=1, dt=0.05)) == "jump"
+    assert refused(rig, rig.line(here.position + np.array([0.3, 0, 0]), rows=1, dt=0.05)) == "jump"
     turned = rig.line(here.position, rows=1, dt=0.05)  # C2: half a turn away
     rows = turned.actions.copy()
     rows[:, 3:7] = [0.0, 0.0, 0.0, 1.0]
@@ -98,9 +105,10 @@ def test_what_is_refused_and_why(rig):
 
 
 def test_a_stream_that_runs_out_holds_and_then_ends(rig):
-    rig.arm.send_chunk(rig.line(rig.arm.state().ee.position + [0.02, 0, 0], rows=2))
+    rig.arm.send_chunk(rig.line(rig.arm.state().ee.position + np.array([0.02, 0, 0]), rows=2))
     rig.clock.sleep(1.0)
-    assert rig.arm.state().mode is ArmMode.STREAMING and rig.arm.state().stream.remaining_s == 0
+    assert rig.arm.state().mode is ArmMode.STREAMING
+    assert rig.arm.state().stream.remaining_s == 0
     where = rig.arm.state().ee.position
     rig.clock.sleep(2.5)
     assert rig.arm.state().mode is ArmMode.IDLE
@@ -108,7 +116,7 @@ def test_a_stream_that_runs_out_holds_and_then_ends(rig):
 
 
 def test_hold_ends_the_invocation(rig):
-    rig.arm.send_chunk(rig.line(rig.arm.state().ee.position + [0.1, 0, 0]))
+    rig.arm.send_chunk(rig.line(rig.arm.state().ee.position + np.array([0.1, 0, 0])))
     rig.clock.sleep(0.4)
     rig.arm.hold()
     rig.arm.hold()
@@ -142,7 +150,8 @@ def test_the_gripper_column_acts_on_changes_only(rig):
     assert rig.arm.state().gripper_holding
     rig.arm.send_chunk(rig.line(here, invocation="carry", opening=0.04))  # a policy that repeats the measured width
     rig.clock.sleep(0.3)
-    assert rig.arm.state().gripper_holding and len(rig.fingers.commands) == 1
+    assert rig.arm.state().gripper_holding
+    assert len(rig.fingers.commands) == 1
     rig.arm.send_chunk(rig.line(here, invocation="carry", index=1, opening=0.08))
     rig.clock.sleep(0.8)
     assert [command[0] for command in rig.fingers.commands] == ["grasp", "move"]

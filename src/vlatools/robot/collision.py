@@ -36,8 +36,9 @@ class BodyModel:
         self._over_table = np.flatnonzero((self._link >= _FIRST_TABLE_LINK) & (self._link != fr3.HAND))
         points = np.array(fr3.TOOL_POINTS)
         self.tool_points = points  # (P, 3) in the frame of fr3_hand_tcp
-        self._hand_points = np.hstack([points + (0.0, 0.0, fr3.HAND_TCP_Z), np.ones((len(points), 1))])
-        self.tcp_points = points + (0.0, 0.0, fr3.HAND_TCP_Z - tcp_z)  # (P, 3) in the frame of the configured TCP
+        to_hand, to_tcp = np.array([0.0, 0.0, fr3.HAND_TCP_Z]), np.array([0.0, 0.0, fr3.HAND_TCP_Z - tcp_z])
+        self._hand_points = np.hstack([points + to_hand, np.ones((len(points), 1))])
+        self.tcp_points = points + to_tcp  # (P, 3) in the frame of the configured TCP
 
     def centers(self, links: Vector) -> Vector:
         """Sphere centres (N, S, 3) in fr3_link0 from link transforms (N, 9, 4, 4)."""

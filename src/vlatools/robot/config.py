@@ -277,7 +277,9 @@ class ArmConfig:
         _between("reconnect_max_s", self.reconnect_max_s, self.reconnect_min_s, 600.0, "at least reconnect_min_s")
         low, high = fr3.Q_MIN + self.limits.joint_margin, fr3.Q_MAX - self.limits.joint_margin
         for index, value in enumerate(self.home_q):
-            _between(f"home_q[{index}]", value, float(low[index]), float(high[index]), "FR3 joint limits less the margin")
+            _between(
+                f"home_q[{index}]", value, float(low[index]), float(high[index]), "FR3 joint limits less the margin"
+            )
 
     @property
     def period_s(self) -> float:

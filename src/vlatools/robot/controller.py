@@ -62,7 +62,12 @@ class ArmController:
     """
 
     def __init__(
-        self, servo: JointServo, gripper: Gripper, config: ArmConfig, clock: Clock, background: Background = run_in_thread
+        self,
+        servo: JointServo,
+        gripper: Gripper,
+        config: ArmConfig,
+        clock: Clock,
+        background: Background = run_in_thread,
     ) -> None:
         self.config = config
         self.clock = clock
@@ -140,7 +145,9 @@ class ArmController:
             self._still_since = now
         age = now - self._state.stamp_s
         if age > self.config.state_max_age_s:
-            self._void("stale_state", f"the robot's state is {age:.2f} s old, the limit is {self.config.state_max_age_s} s")
+            self._void(
+                "stale_state", f"the robot's state is {age:.2f} s old, the limit is {self.config.state_max_age_s} s"
+            )
         elif self._state.user_stopped:
             self._void("user_stop", "the user stop button was pressed: release it and send a new goal")
         elif self._state.reflex or self._state.errors:
@@ -220,7 +227,9 @@ class ArmController:
         self._contact_periods = self._contact_periods + 1 if force > limit else 0
         if self._contact_periods >= _CONTACT_PERIODS:
             self._contact_periods = 0
-            self._void("contact_force", f"external force {force:.0f} N, the limit is {limit:.0f} N: look what the arm touches")
+            self._void(
+                "contact_force", f"external force {force:.0f} N, the limit is {limit:.0f} N: look what the arm touches"
+            )
 
     # -- faults ---------------------------------------------------------------------------------------------------
     def _void(self, reason: str, message: str, outcome: Outcome = Outcome.FAULT) -> None:
@@ -373,7 +382,10 @@ class ArmController:
             case ArmMode.STOPPED:
                 return "stopped", f"a stop is latched ({self._latch}): a person clears it with /arm/clear_stop"
         if now - self._last_tick > _DEAD_LOOP_S:
-            return "control_loop", f"the control loop has not run for {now - self._last_tick:.2f} s: restart the arm node"
+            return (
+                "control_loop",
+                f"the control loop has not run for {now - self._last_tick:.2f} s: restart the arm node",
+            )
         age = now - self._state.stamp_s if self._state is not None else np.inf
         if age > self.config.state_max_age_s:
             limit = self.config.state_max_age_s
@@ -394,7 +406,9 @@ class ArmController:
             if why is not None:
                 raise self._stream.refuse(*why)
             if self._goal is not None:
-                raise self._stream.refuse("busy", f"primitive {self._goal.name} is running: wait for its end or cancel it")
+                raise self._stream.refuse(
+                    "busy", f"primitive {self._goal.name} is running: wait for its end or cancel it"
+                )
             assert self._state is not None
             if not self._stream.active(now):
                 self.gripper.forget_column()
@@ -436,6 +450,7 @@ class ArmController:
             self._latch = reason or "no reason given"
             self._void("stopped", f"a stop was requested ({self._latch}): a person clears it with /arm/clear_stop")
             self.gripper.stop()
+            self._still_since = None  # standstill is to be measured after the stop, not before
         half = self.config.stop_timeout_s / 2
         if self.clock.now() - self._last_tick <= _DEAD_LOOP_S and self.wait_standstill(half):
             return True
@@ -501,7 +516,7 @@ class ArmController:
 
     # -- for primitives -------------------------------------------------------------------------------------------
     @property
-    def lock(self) -> threading.RLock:  # type: ignore[valid-type]
+    def lock(self) -> threading.RLock:
         """Guards everything that the control loop touches."""
         return self._lock
 

@@ -45,7 +45,9 @@ class FrankyGripper:
         except franky.NetworkException as error:
             raise self._lost(error) from error
         except franky.CommandException as error:
-            raise ArmFault("gripper_failed", f"move to {1000 * width:.1f} mm at {speed:.3f} m/s: {error}; home it") from error
+            raise ArmFault(
+                "gripper_failed", f"move to {1000 * width:.1f} mm at {speed:.3f} m/s: {error}; home it"
+            ) from error
 
     def grasp(self, force: float, speed: float) -> bool:
         """Close with ``force`` N; blocks. Raises ArmFault."""

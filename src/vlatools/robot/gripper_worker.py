@@ -35,7 +35,9 @@ class GripperWorker:
         deadline_s: longest command.
     """
 
-    def __init__(self, driver: GripperDriver, clock: Clock, read_rate_hz: float, deadline_s: float = _DEADLINE_S) -> None:
+    def __init__(
+        self, driver: GripperDriver, clock: Clock, read_rate_hz: float, deadline_s: float = _DEADLINE_S
+    ) -> None:
         self._driver = driver
         self._clock = clock
         self._period = 1.0 / read_rate_hz
@@ -59,7 +61,9 @@ class GripperWorker:
         with self._wake:
             current = self._current
             if current is not None and self._clock.now() > current.deadline:
-                self._error = f"gripper_timeout: {current.words} did not end within {self._deadline:.1f} s: check the gripper"
+                self._error = (
+                    f"gripper_timeout: {current.words} did not end within {self._deadline:.1f} s: check the gripper"
+                )
                 self._current = self._pending = None
             return GripperStatus(self._state, self._current is not None, self._number, self._error)
 

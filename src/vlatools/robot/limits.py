@@ -24,7 +24,7 @@ Vector = NDArray[np.float64]
 _EPS = 1e-9
 _TABLE_INSET = 0.001  # m: targets stay this far above what the table guard allows
 _CLIP_EPS = 1e-5  # a target moved by less is not counted as clipped
-LINK_NAMES = tuple(f"link{i}" for i in range(8)) + ("hand",)
+LINK_NAMES = (*tuple(f"link{i}" for i in range(8)), "hand")
 
 
 @dataclass(frozen=True)

@@ -59,7 +59,9 @@ class Fr3Model:
     def __init__(self, tcp_z: float = fr3.HAND_TCP_Z, joint_margin: float = 0.0) -> None:
         self.q_min = fr3.Q_MIN + joint_margin
         self.q_max = fr3.Q_MAX - joint_margin
-        tool = _placement(0.0, (0.0, 0.0, fr3.FLANGE_Z)) @ pin.SE3(pin.rpy.rpyToMatrix(0.0, 0.0, fr3.HAND_YAW), np.zeros(3))
+        tool = _placement(0.0, (0.0, 0.0, fr3.FLANGE_Z)) @ pin.SE3(
+            pin.rpy.rpyToMatrix(0.0, 0.0, fr3.HAND_YAW), np.zeros(3)
+        )
         self._hand_in_link7 = tool
         self._tcp_in_link7 = tool @ _placement(0.0, (0.0, 0.0, tcp_z))
         self._model = pin.Model()
@@ -158,7 +160,9 @@ class Fr3Model:
             q = np.clip(q + step, self.q_min, self.q_max)
         assert best is not None
         _, q, position, orientation = best
-        return IkResult(q, position <= position_tolerance and orientation <= orientation_tolerance, position, orientation)
+        return IkResult(
+            q, position <= position_tolerance and orientation <= orientation_tolerance, position, orientation
+        )
 
 
 def nearest_quat(matrix: Vector, reference: Vector) -> Vector:

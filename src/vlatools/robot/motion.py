@@ -5,6 +5,8 @@ Everything that can fail is found here, before anything moves: reach, joint limi
 
 from __future__ import annotations
 
+import itertools
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -86,8 +88,8 @@ class MotionPlanner:
         """
         way = _sample([self.model.pose(start), *poses])
         speed = self._config.speed
-        lengths = np.array([a.distance_to(b) for a, b in zip(way, way[1:], strict=False)])
-        angles = np.array([a.angle_to(b) for a, b in zip(way, way[1:], strict=False)])
+        lengths = np.array([a.distance_to(b) for a, b in itertools.pairwise(way)])
+        angles = np.array([a.angle_to(b) for a, b in itertools.pairwise(way)])
         cost = np.maximum(np.maximum(lengths / speed.tcp, angles / speed.rotation), 1e-6)
         s = np.concatenate([[0.0], np.cumsum(cost)]) / cost.sum()
         q = np.empty((len(way), 7))

@@ -11,7 +11,7 @@ import numpy as np
 
 from vlatools.core import CancelToken, Outcome, Rejected
 from vlatools.robot.fr3 import MAX_OPENING
-from vlatools.robot.goal import End, Goal, Tolerance
+from vlatools.robot.goal import End, Goal
 from vlatools.robot.motion import MotionPlanner, Trajectory
 from vlatools.robot.ports import (
     FollowWaypoints,
@@ -103,7 +103,7 @@ class PrimitiveRunner:
         with arm.lock:
             arm.prepare()
             goal.begin(trajectory, target.tolerance)
-        asked = primitive.timeout_s  # type: ignore[union-attr]
+        asked = primitive.timeout_s
         limit = 1.5 * trajectory.duration + arm.config.settle.timeout_s + _SLACK_S if asked is None else asked
         first = self._errors(target)
         told = begin
@@ -111,7 +111,9 @@ class PrimitiveRunner:
             self._period(goal)
             now = arm.clock.now()
             if goal.end is None and now - begin > limit:
-                goal.finish(End(Outcome.TIMEOUT, "timeout", f"not reached within {limit:.1f} s: give more time or speed"))
+                goal.finish(
+                    End(Outcome.TIMEOUT, "timeout", f"not reached within {limit:.1f} s: give more time or speed")
+                )
             if on_feedback is not None and now - told >= _FEEDBACK_S:
                 told = now
                 on_feedback(self._feedback(target, first, goal, trajectory, now - begin))
@@ -149,7 +151,9 @@ class PrimitiveRunner:
                 on_feedback(PrimitiveFeedback(0.0, math.nan, math.nan, self._arm.gripper.width, now - begin))
             if now - begin > primitive.timeout_s:
                 self._arm.gripper.stop()
-                message = f"the gripper did not answer within {primitive.timeout_s:.1f} s: check its connection, home it"
+                message = (
+                    f"the gripper did not answer within {primitive.timeout_s:.1f} s: check its connection, home it"
+                )
                 goal.finish(End(Outcome.FAULT, "gripper_timeout", message))
                 raise _Ended
 
@@ -163,7 +167,9 @@ class PrimitiveRunner:
     def _grasp(self, primitive: Grasp, watch: Watch) -> End:
         gripper = self._arm.gripper
         if gripper.holds(primitive.min_width):
-            return End(Outcome.COMPLETED, "already_holding", f"held at {1000 * gripper.width:.1f} mm already", reached=True)
+            return End(
+                Outcome.COMPLETED, "already_holding", f"held at {1000 * gripper.width:.1f} mm already", reached=True
+            )
         error = self._command(gripper.grasp(primitive.force, primitive.speed), watch)
         if error is not None:
             return error
@@ -211,7 +217,9 @@ class PrimitiveRunner:
         while (state := gripper.status().state) is None or state.stamp_s < ended:
             watch()
             if clock.now() - ended > _MEASURE_S:
-                return End(Outcome.FAULT, "gripper_timeout", "the gripper's width could not be measured: check its connection")
+                return End(
+                    Outcome.FAULT, "gripper_timeout", "the gripper's width could not be measured: check its connection"
+                )
         return None
 
     # -- waiting --------------------------------------------------------------------------------------------------
@@ -261,11 +269,11 @@ class PrimitiveRunner:
         if len(target.poses) > 1:
             progress = goal.elapsed / max(trajectory.duration, 1e-6)
         else:
-            left = [now / then for now, then, least in zip(errors, first, (2e-3, 1e-2, 5e-3), strict=True) if then > least]
+            left = [
+                now / then for now, then, least in zip(errors, first, (2e-3, 1e-2, 5e-3), strict=True) if then > least
+            ]
             progress = 1.0 - max(left, default=0.0)
-        return PrimitiveFeedback(
-            min(1.0, max(0.0, progress)), errors[0], errors[1], self._arm.gripper.width, elapsed
-        )
+        return PrimitiveFeedback(min(1.0, max(0.0, progress)), errors[0], errors[1], self._arm.gripper.width, elapsed)
 
     def _result(self, goal: Goal, begin: float) -> PrimitiveResult:
         end, report = goal.end, self._arm.report()
@@ -304,7 +312,16 @@ class PrimitiveRunner:
                     _need(speed, 0.0, 0.2, "speed", "m/s", exclusive=True)
             case Release(width=width):
                 _need(width, 0.0, MAX_OPENING, "width", "m", hint="it is the full opening, in metres")
-            case MoveTo() | MovePose() | MoveJoints() | FollowWaypoints() | RotateWrist() | RotatePitch() | Home() | Retreat():
+            case (
+                MoveTo()
+                | MovePose()
+                | MoveJoints()
+                | FollowWaypoints()
+                | RotateWrist()
+                | RotatePitch()
+                | Home()
+                | Retreat()
+            ):
                 _need(primitive.speed_scale, 0.0, 1.0, "speed_scale", "", exclusive=True)
                 tolerance = getattr(primitive, "tolerance", None)
                 if tolerance is not None:
@@ -313,5 +330,7 @@ class PrimitiveRunner:
 
 def _need(value: float, low: float, high: float, name: str, unit: str, hint: str = "", exclusive: bool = False) -> None:
     if not (math.isfinite(value) and low <= value <= high) or (exclusive and value == low):
-        words = f"{name} is {value} {unit}, it must be {'above ' if exclusive else ''}{low:g} to {high:g} {unit}".rstrip()
+        words = (
+            f"{name} is {value} {unit}, it must be {'above ' if exclusive else ''}{low:g} to {high:g} {unit}".rstrip()
+        )
         raise Rejected("bad_argument", words + (f": {hint}" if hint else ""))

@@ -34,7 +34,7 @@ class Reference:
         self._j_max = np.full(7, config.speed.joint_jerk)
         self._kv = _KV_PERIODS / self._dt
         self._kp = self._kv / 4  # critically damped
-        self._grid = self._dt * np.arange(1, 1 + math.ceil(10.0 / self._dt))
+        self._grid: Vector = np.asarray(self._dt * np.arange(1, 1 + math.ceil(10.0 / self._dt)), dtype=np.float64)
         self.q, self.v, self.a = np.zeros(7), np.zeros(7), np.zeros(7)
 
     def reset(self, q: Vector) -> None:

@@ -50,8 +50,20 @@ class Settle:
             return None
         errors = (
             ("position", state.ee.distance_to(trajectory.goal), goal.tolerance.position, self._config.position, "m"),
-            ("orientation", state.ee.angle_to(trajectory.goal), goal.tolerance.orientation, self._config.rotation, "rad"),
-            ("joint", float(np.abs(state.q - trajectory.goal_q).max()), goal.tolerance.joint, self._config.joint, "rad"),
+            (
+                "orientation",
+                state.ee.angle_to(trajectory.goal),
+                goal.tolerance.orientation,
+                self._config.rotation,
+                "rad",
+            ),
+            (
+                "joint",
+                float(np.abs(state.q - trajectory.goal_q).max()),
+                goal.tolerance.joint,
+                self._config.joint,
+                "rad",
+            ),
         )
         judged = [(name, error, limit, fine, unit) for name, error, limit, fine, unit in errors if limit is not None]
         if not late and any(error > min(fine, limit) for _, error, limit, fine, _ in judged):

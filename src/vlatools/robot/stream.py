@@ -120,16 +120,19 @@ class ChunkStream:
             )
         if chunk.invocation_id == self._invocation and chunk.index <= self._index:
             raise self.refuse(
-                "out_of_order", f"chunk {chunk.index} came after chunk {self._index}: indices must rise within an invocation"
+                "out_of_order",
+                f"chunk {chunk.index} came after chunk {self._index}: indices must rise within an invocation",
             )
         age, limit = now - chunk.stamp_s, self._config.stream.max_age_s
         if age > limit:
             raise self.refuse(
-                "stale", f"the chunk's observation is {age:.2f} s old, the limit is {limit:.2f} s: observe and infer again"
+                "stale",
+                f"the chunk's observation is {age:.2f} s old, the limit is {limit:.2f} s: observe and infer again",
             )
         if age < -_FUTURE_S:
             raise self.refuse(
-                "bad_stamp", f"the chunk's stamp lies {-age:.2f} s ahead of the clock: use the observation's monotonic time"
+                "bad_stamp",
+                f"the chunk's stamp lies {-age:.2f} s ahead of the clock: use the observation's monotonic time",
             )
 
     def _ee_rows(self, chunk: ActionChunk, start: Vector) -> tuple[Vector, NDArray[np.bool_], Vector]:
@@ -152,9 +155,7 @@ class ChunkStream:
             words = f"joint {joint + 1} by {delta[joint]:.2f} rad (limit {limits.jump_joint:.2f})"
             return float((delta / self._config.velocity_limits).max()), float(delta[joint]) / limits.jump_joint, words
         distance, angle = float(np.linalg.norm(b[:3] - a[:3])), quat_angle(a[3:], b[3:])
-        words = (
-            f"{distance:.3f} m and {angle:.2f} rad (limits {limits.jump_position:.2f} m, {limits.jump_rotation:.2f} rad)"
-        )
+        words = f"{distance:.3f} m and {angle:.2f} rad (limits {limits.jump_position:.2f} m, {limits.jump_rotation:.2f} rad)"
         return (
             max(distance / speed.tcp, angle / speed.rotation),
             max(distance / limits.jump_position, angle / limits.jump_rotation),
@@ -166,7 +167,7 @@ class ChunkStream:
     ) -> tuple[_Timeline, int, NDArray[np.bool_]]:
         """Knots from now on, stretched where too fast; rows that lie ahead; which rows (H,) were stretched."""
         space, dt = chunk.space, chunk.dt
-        due = chunk.stamp_s + dt * np.arange(1, chunk.horizon + 1)
+        due: Vector = np.asarray(chunk.stamp_s + dt * np.arange(1, chunk.horizon + 1), dtype=np.float64)
         first = int(np.searchsorted(due, now, side="right"))  # first row that lies ahead
         if first == 0:
             here = start
@@ -176,7 +177,9 @@ class ChunkStream:
         seam_s, seam, words = self._step(space, start, here)
         raw = chunk.actions[:, :7]
         if seam > 1.0:
-            raise self.refuse("jump", f"the chunk starts {words} away from where the arm is: start from the measured state")
+            raise self.refuse(
+                "jump", f"the chunk starts {words} away from where the arm is: start from the measured state"
+            )
         times, rows, late = [now], [here], np.zeros(chunk.horizon, dtype=bool)
         for row in range(first, chunk.horizon):
             ahead = float(due[row]) - (now if row == first else float(due[row - 1]))
@@ -185,7 +188,9 @@ class ChunkStream:
             least, _, _ = self._step(space, rows[-1], values[row])
             # A long step is a jump only if it could not be a slow motion over the time given.
             if size > 1.0 and wanted > 1.5 * ahead:
-                raise self.refuse("jump", f"row {row} of the chunk steps {words} in {ahead:.2f} s: smaller steps or a larger dt")
+                raise self.refuse(
+                    "jump", f"row {row} of the chunk steps {words} in {ahead:.2f} s: smaller steps or a larger dt"
+                )
             late[row] = least > ahead * 1.05
             times.append(times[-1] + max(ahead, least, 1e-3))
             rows.append(values[row])
@@ -220,9 +225,7 @@ class ChunkStream:
         self._unreachable = unreachable
         if t >= line.times[-1]:
             return found.q, np.zeros(7)
-        twist = np.concatenate(
-            [there[:3] - here[:3], pin.log3(quat_to_matrix(there[3:]) @ quat_to_matrix(here[3:]).T)]
-        )
+        twist = np.concatenate([there[:3] - here[:3], pin.log3(quat_to_matrix(there[3:]) @ quat_to_matrix(here[3:]).T)])
         return found.q, self._model.inverse_step(self._model.jacobian(found.q), twist / ahead)
 
     def gripper(self, now: float) -> float:

@@ -73,7 +73,9 @@ def target_of(primitive: Primitive, here: Pose, config: ArmConfig) -> Target:
         case FollowWaypoints():
             if not primitive.poses:
                 raise Rejected("bad_argument", "poses is empty: give at least one pose")
-            return _poses(list(primitive.poses), Tolerance(primitive.tolerance, primitive.orientation_tolerance), config)
+            return _poses(
+                list(primitive.poses), Tolerance(primitive.tolerance, primitive.orientation_tolerance), config
+            )
         case RotateWrist():
             turn = _angle(primitive.yaw, "yaw")
             turn = turn if primitive.relative else wrap_angle(turn - here.yaw)
@@ -88,7 +90,9 @@ def target_of(primitive: Primitive, here: Pose, config: ArmConfig) -> Target:
             top = config.limits.workspace_max[2] - config.limits.inset
             height = min(here.position[2] + primitive.distance, top)
             if height <= here.position[2]:
-                raise Rejected("workspace", f"the TCP is at z = {here.position[2]:.3f} m, the workspace ends at {top:.3f} m")
+                raise Rejected(
+                    "workspace", f"the TCP is at z = {here.position[2]:.3f} m, the workspace ends at {top:.3f} m"
+                )
             clips = int(height < here.position[2] + primitive.distance)
             up = Pose(np.array([here.position[0], here.position[1], height]), here.quat_xyzw)
             return Target((up,), Tolerance(0.012, 0.1), clips=clips)
