@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from fake_world import FakeWorld, RunTask
 
+from tests.agent.fake_world import FakeWorld, RunTask
 from vlatools.agent.budget import TaskBudget
 from vlatools.agent.config import AgentConfig
 from vlatools.agent.events import AgentNotice

@@ -70,7 +70,8 @@ def test_restoring_the_layout_after_taking_off_is_said_in_many_ways() -> None:
     ):
         goals = parse(first + text)
         assert goals[-1] == RestoreAll(), text
-        assert isinstance(goals[1], Put) and isinstance(goals[1].place, OnTable), text
+        assert isinstance(goals[1], Put), text
+        assert isinstance(goals[1].place, OnTable), text
 
 
 @pytest.mark.parametrize(
@@ -192,26 +193,68 @@ def test_what_is_described_is_read_back(goals: tuple[Goal, ...], joint: str) -> 
 
 
 words = st.sampled_from(
-    "put stack take the a red blue left right cube bowl bowls it that on in into to where was off and then , ; . its "
-    "original place all restore layout back from next beside of top behind 's 3 x".split()
+    [
+        "put",
+        "stack",
+        "take",
+        "the",
+        "a",
+        "red",
+        "blue",
+        "left",
+        "right",
+        "cube",
+        "bowl",
+        "bowls",
+        "it",
+        "that",
+        "on",
+        "in",
+        "into",
+        "to",
+        "where",
+        "was",
+        "off",
+        "and",
+        "then",
+        ",",
+        ";",
+        ".",
+        "its",
+        "original",
+        "place",
+        "all",
+        "restore",
+        "layout",
+        "back",
+        "from",
+        "next",
+        "beside",
+        "of",
+        "top",
+        "behind",
+        "'s",
+        "3",
+        "x",
+    ]
 )
+
+
+def goals_or_refusal(text: str) -> bool:
+    """Either goals, or a refusal for the right reason; anything else propagates or is false."""
+    try:
+        return bool(parse(text))
+    except Rejected as error:
+        return error.reason == "not_understood"
 
 
 @settings(max_examples=500, deadline=None)
 @given(st.lists(words, max_size=25))
 def test_any_word_salad_is_read_or_refused(salad: list[str]) -> None:
-    try:
-        goals = parse(" ".join(salad))
-    except Rejected as error:
-        assert error.reason == "not_understood"
-    else:
-        assert goals
+    assert goals_or_refusal(" ".join(salad))
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.text(max_size=200))
 def test_any_text_is_read_or_refused(text: str) -> None:
-    try:
-        parse(text)
-    except Rejected as error:
-        assert error.reason == "not_understood"
+    assert goals_or_refusal(text)

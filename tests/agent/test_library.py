@@ -7,8 +7,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 import yaml
-from fake_world import CONDITIONED, LONG, SIMPLE, FakeWorld, thing
 
+from tests.agent.fake_world import CONDITIONED, LONG, SIMPLE, FakeWorld, thing
 from vlatools.agent.config import AgentConfig
 from vlatools.agent.effects import EffectKind
 from vlatools.agent.library import PlanLibrary
@@ -47,17 +47,21 @@ def test_instructions_and_effects_are_grounded_in_the_scene() -> None:
         "move the red cube above the left bowl",
         "release the red cube into the left bowl",
     ]
-    assert first.effect is not None and first.effect.kind is EffectKind.IN_BOWL
-    assert second.effect is not None and second.effect.point == (0.44, 0.10, 0.0)
+    assert first.effect is not None
+    assert first.effect.kind is EffectKind.IN_BOWL
+    assert second.effect is not None
+    assert second.effect.point == (0.44, 0.10, 0.0)
     assert second.steps[2].instruction == "move the right bowl to where the red cube was"
 
 
 def test_unstacking_restores_the_first_place_or_takes_a_free_one() -> None:
     plan = stages("stack the red cube on the yellow cube, then unstack it", CONDITIONED)
-    assert plan[1].effect is not None and plan[1].effect.point == (0.5, 0.10, 0.0)
+    assert plan[1].effect is not None
+    assert plan[1].effect.point == (0.5, 0.10, 0.0)
     stacked = (thing("red cube", 0.5, 0.0, 0.04), thing("yellow cube", 0.5, 0.0))
     (free,) = stages("take the red cube off the yellow cube", stacked)
-    assert free.effect is not None and free.effect.point is not None
+    assert free.effect is not None
+    assert free.effect.point is not None
     assert np.hypot(free.effect.point[0] - 0.5, free.effect.point[1]) >= 0.08
 
 

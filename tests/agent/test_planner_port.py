@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from fake_world import SIMPLE, FakeWorld, RunTask
-
+from tests.agent.fake_world import SIMPLE, FakeWorld, RunTask
 from vlatools.agent.budget import TaskBudget
 from vlatools.agent.config import AgentConfig
 from vlatools.agent.effects import Effect, EffectKind
@@ -56,9 +55,11 @@ def test_a_planner_that_insists_is_told_why_and_then_stopped(run_task: RunTask) 
     world = FakeWorld.of(SIMPLE, script=stagnate)
     result = run_task(world, TEXT, TaskBudget(attempts_per_step=3, max_replans=50), planner)
     assert (result.outcome, result.reason) == (Outcome.STAGNATED, "attempts_exhausted")
-    assert len(world.calls) == 3 and len(planner.events) == 3
+    assert len(world.calls) == 3
+    assert len(planner.events) == 3
     assert [event.exhausted for event in planner.events] == [frozenset(), frozenset(), frozenset({GRASP.key})]
-    assert "stagnated" in planner.events[0].trigger.value and "grasp the red cube" in planner.events[0].message
+    assert "stagnated" in planner.events[0].trigger.value
+    assert "grasp the red cube" in planner.events[0].message
     assert result.model_calls == 4
 
 
@@ -70,7 +71,8 @@ def test_done_is_a_claim_until_it_is_seen(run_task: RunTask) -> None:
     # It names an effect, has no steps for it, and insists: the look says no.
     planner = ScriptedPlanner((replace(STAGE, steps=()),), ())
     result = run_task(FakeWorld.of(SIMPLE), TEXT, planner=planner)
-    assert (result.claimed, result.verified) == (True, False) and len(planner.events) == 1
+    assert (result.claimed, result.verified) == (True, False)
+    assert len(planner.events) == 1
 
 
 def test_a_stage_without_an_effect_cannot_be_verified(run_task: RunTask) -> None:
@@ -84,7 +86,8 @@ def test_a_slow_planner_cannot_outlive_the_time_limit(run_task: RunTask) -> None
     world = FakeWorld.of(SIMPLE, script=stagnate)
     planner.world = world
     result = run_task(world, TEXT, TaskBudget(time_limit_s=60.0), planner)
-    assert result.outcome is Outcome.TIMEOUT and len(world.calls) == 1
+    assert result.outcome is Outcome.TIMEOUT
+    assert len(world.calls) == 1
 
 
 def test_a_blocked_planner_does_not_delay_a_verdict_on_the_tool(run_task: RunTask) -> None:

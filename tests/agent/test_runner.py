@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import numpy as np
 import pytest
-from fake_world import CONDITIONED, LONG, SIMPLE, FakeWorld, RunTask, Script, thing
 
+from tests.agent.fake_world import CONDITIONED, LONG, SIMPLE, FakeWorld, RunTask, Script, thing
 from vlatools.agent.budget import TaskBudget
 from vlatools.agent.events import AgentEvent, AgentNotice, EventKind, LedgerEntry
 from vlatools.agent.plan import PlanView, StepStatus
@@ -64,7 +64,8 @@ def test_without_trouble_the_planner_is_asked_once(things: tuple, text: str, cou
     assert [entry.model for entry in notices if isinstance(entry, LedgerEntry)] == ["plan_library"]
     plans = [notice for notice in notices if isinstance(notice, PlanView)]
     assert all(len(plan.steps) == count for plan in plans)
-    assert all(step.status is StepStatus.DONE for step in plans[-1].steps) and plans[-1].current == count
+    assert all(step.status is StepStatus.DONE for step in plans[-1].steps)
+    assert plans[-1].current == count
     assert {feedback.total for feedback in seen} == {count}
     assert [feedback.current for feedback in seen] == sorted(feedback.current for feedback in seen)
     assert len(result.table()) == count
@@ -103,10 +104,12 @@ def test_a_cube_moved_by_hand_during_the_grasp_is_reached_again(run_task: RunTas
 
     world = FakeWorld.of(SIMPLE, script=nth(Family.GRASP, 1, teleport))
     result = run_task(world, SIMPLE_TEXT)
-    assert result.verified and result.replans == 1
+    assert result.verified
+    assert result.replans == 1
     families = [call.family.value for call in world.calls[:6]]
     assert families == ["reach", "grasp", "reach", "grasp", "move", "release"]
-    assert world.calls[2].position is not None and np.allclose(world.calls[2].position[:2], (0.52, 0.02))
+    assert world.calls[2].position is not None
+    assert np.allclose(world.calls[2].position[:2], (0.52, 0.02))
 
 
 def test_a_cube_knocked_out_of_the_gripper_is_fetched_again(run_task: RunTask) -> None:
@@ -118,7 +121,8 @@ def test_a_cube_knocked_out_of_the_gripper_is_fetched_again(run_task: RunTask) -
 
     world = FakeWorld.of(SIMPLE, script=nth(Family.MOVE, 1, knock))
     result = run_task(world, SIMPLE_TEXT)
-    assert result.verified and result.replans == 1
+    assert result.verified
+    assert result.replans == 1
     assert [call.family.value for call in world.calls[2:7]] == ["move", "reach", "grasp", "move", "release"]
     assert "Release" in world.primitives  # the closed, empty gripper was opened
 
@@ -130,7 +134,8 @@ def test_a_move_that_claims_success_with_an_empty_gripper_is_not_believed(run_ta
         return world.result(invocation)
 
     result = run_task(FakeWorld.of(SIMPLE, script=nth(Family.MOVE, 1, drop)), SIMPLE_TEXT)
-    assert result.verified and result.replans == 1
+    assert result.verified
+    assert result.replans == 1
     assert "holds nothing" in result.records[2].verdict
 
 
@@ -156,7 +161,8 @@ def test_a_cube_released_beside_a_bowl_that_was_shifted_is_picked_up_again(run_t
     world = FakeWorld.of(SIMPLE, script=nth(Family.RELEASE, 1, shift))
     notices: list[AgentNotice] = []
     result = run_task(world, SIMPLE_TEXT, notices=notices)
-    assert result.verified and result.replans == 1
+    assert result.verified
+    assert result.replans == 1
     assert [call.family.value for call in world.calls[4:8]] == ["reach", "grasp", "move", "release"]
     replanned = [n for n in notices if isinstance(n, AgentEvent) and n.kind is EventKind.REPLANNED]
     assert "stage_check" in replanned[0].message
@@ -168,7 +174,8 @@ def test_an_early_goal_that_came_undone_is_done_again(run_task: RunTask) -> None
 
     world = FakeWorld.of(SIMPLE, script=nth(Family.RELEASE, 2, undo))
     result = run_task(world, SIMPLE_TEXT)
-    assert result.verified and result.replans == 1
+    assert result.verified
+    assert result.replans == 1
     assert [call.object for call in world.calls[8:]] == ["red cube"] * 4
 
 
@@ -192,7 +199,8 @@ def test_a_wrong_thing_in_the_gripper_is_let_go(run_task: RunTask) -> None:
 
     world = FakeWorld.of(SIMPLE, script=nth(Family.GRASP, 1, wrong))
     result = run_task(world, SIMPLE_TEXT)
-    assert result.verified and "Release" in world.primitives
+    assert result.verified
+    assert "Release" in world.primitives
 
 
 def test_a_hidden_result_is_looked_at_from_further_away(run_task: RunTask) -> None:
@@ -211,7 +219,8 @@ def test_a_hidden_result_is_looked_at_from_further_away(run_task: RunTask) -> No
 
     world.run = run  # type: ignore[method-assign, assignment]
     result = run_task(world, SIMPLE_TEXT)
-    assert result.verified and result.replans == 0
+    assert result.verified
+    assert result.replans == 0
     assert world.primitives.count("Retreat") >= 2
 
 
@@ -238,7 +247,8 @@ def test_a_step_that_keeps_failing_is_given_up_with_the_reason(run_task: RunTask
     result = run_task(world, SIMPLE_TEXT, TaskBudget(attempts_per_step=3))
     assert (result.outcome, result.reason) == (Outcome.STAGNATED, "attempts_exhausted")
     assert sum(call.family is Family.GRASP for call in world.calls) == 3
-    assert not result.claimed and not result.verified
+    assert not result.claimed
+    assert not result.verified
     assert "grasp the red cube" in result.message
 
 
@@ -282,7 +292,8 @@ def test_budgets_end_the_task(budget: TaskBudget, reason: str, run_task: RunTask
 def test_one_failure_of_any_kind_anywhere_is_recovered(outcome: Outcome, family: Family, run_task: RunTask) -> None:
     world = FakeWorld.of(SIMPLE, script=nth(family, 2, fails(outcome)))
     result = run_task(world, SIMPLE_TEXT)
-    assert result.verified and result.replans == 1, result.message
+    assert result.verified, result.message
+    assert result.replans == 1
 
 
 def test_the_time_limit_ends_a_running_invocation_and_everything_after(run_task: RunTask) -> None:
@@ -310,7 +321,8 @@ def test_tools_see_the_deadline_through_their_cancel_token(run_task: RunTask) ->
 
     world.invoke = invoke  # type: ignore[method-assign, assignment]
     result = run_task(world, SIMPLE_TEXT, TaskBudget(time_limit_s=20.0))
-    assert result.outcome is Outcome.TIMEOUT and reasons == ["deadline"]
+    assert result.outcome is Outcome.TIMEOUT
+    assert reasons == ["deadline"]
     assert result.duration_s <= 25.0
 
 
@@ -331,10 +343,12 @@ def test_after_a_cancel_nothing_more_is_invoked(reason: str, outcome: Outcome, n
     world.script = cancel
     notices: list[AgentNotice] = []
     result = run_task(world, SIMPLE_TEXT, cancel=token, notices=notices)
-    assert result.outcome is outcome and len(world.calls) == number
+    assert result.outcome is outcome
+    assert len(world.calls) == number
     assert not result.verified
     plans = [notice for notice in notices if isinstance(notice, PlanView)]
-    assert plans[-1].generation > plans[0].generation and len(plans[-1].steps) == number - 1
+    assert plans[-1].generation > plans[0].generation
+    assert len(plans[-1].steps) == number - 1
 
 
 def test_a_cancel_between_invocations_counts_at_once(run_task: RunTask) -> None:
@@ -354,7 +368,8 @@ def test_a_cancel_between_invocations_counts_at_once(run_task: RunTask) -> None:
 
     watched = Watched(world.objects, world.clock)
     result = run_task(watched, SIMPLE_TEXT, cancel=token)
-    assert result.outcome is Outcome.CANCELED and len(watched.calls) == 4
+    assert result.outcome is Outcome.CANCELED
+    assert len(watched.calls) == 4
 
 
 def test_canceled_before_the_start_moves_nothing_and_the_next_task_runs(run_task: RunTask) -> None:
@@ -362,7 +377,8 @@ def test_canceled_before_the_start_moves_nothing_and_the_next_task_runs(run_task
     token.cancel()
     world = FakeWorld.of(SIMPLE)
     assert run_task(world, SIMPLE_TEXT, cancel=token).outcome is Outcome.CANCELED
-    assert not world.calls and not world.primitives
+    assert not world.calls
+    assert not world.primitives
     assert run_task(world, SIMPLE_TEXT).verified  # C41: the next goal has its own token
 
 
@@ -382,7 +398,8 @@ def test_canceled_is_reported_only_at_standstill(run_task: RunTask) -> None:
 def test_a_busy_arm_is_waited_for_and_then_given_up(run_task: RunTask) -> None:
     world = FakeWorld.of(SIMPLE, script=nth(Family.REACH, 1, fails(Outcome.REJECTED, "busy")))
     result = run_task(world, SIMPLE_TEXT)
-    assert result.verified and result.replans == 0
+    assert result.verified
+    assert result.replans == 0
     world = FakeWorld.of(SIMPLE, script=lambda w, i: w.result(i, Outcome.REJECTED, "busy", "another goal is running"))
     result = run_task(world, SIMPLE_TEXT)
     assert (result.outcome, result.reason) == (Outcome.REJECTED, "busy")
@@ -394,7 +411,8 @@ def test_an_arm_that_is_never_ready_is_given_up_naming_why(run_task: RunTask) ->
     world = FakeWorld.of(SIMPLE, ready=False)
     result = run_task(world, SIMPLE_TEXT)
     assert (result.outcome, result.reason) == (Outcome.FAULT, "not_ready")
-    assert "busy in the test" in result.message and not world.calls
+    assert "busy in the test" in result.message
+    assert not world.calls
 
 
 def test_a_reflex_is_recovered_once_and_a_person_s_stop_never(run_task: RunTask) -> None:
@@ -404,7 +422,8 @@ def test_a_reflex_is_recovered_once_and_a_person_s_stop_never(run_task: RunTask)
 
     world = FakeWorld.of(SIMPLE, script=nth(Family.MOVE, 1, reflex))
     result = run_task(world, SIMPLE_TEXT)
-    assert result.verified and world.recovered == 1
+    assert result.verified
+    assert world.recovered == 1
 
     def stop(world: FakeWorld, invocation: Invocation) -> InvocationResult:
         world.mode, world.ready = ArmMode.STOPPED, False
@@ -413,7 +432,8 @@ def test_a_reflex_is_recovered_once_and_a_person_s_stop_never(run_task: RunTask)
     world = FakeWorld.of(SIMPLE, script=nth(Family.MOVE, 1, stop))
     result = run_task(world, SIMPLE_TEXT)
     assert (result.outcome, result.reason) == (Outcome.FAULT, "stopped")
-    assert world.recovered == 0 and len(world.calls) == 3
+    assert world.recovered == 0
+    assert len(world.calls) == 3
 
 
 def test_a_reflex_that_may_not_be_cleared_ends_the_task(run_task: RunTask) -> None:
@@ -450,23 +470,28 @@ def test_an_impossible_instruction_is_rejected_before_anything_moves(run_task: R
     world = FakeWorld.of(SIMPLE)
     result = run_task(world, "dance with the red cube")
     assert (result.outcome, result.reason) == (Outcome.REJECTED, "not_understood")
-    assert not world.calls and not world.primitives
+    assert not world.calls
+    assert not world.primitives
 
 
 def test_a_task_does_not_drop_what_the_gripper_already_holds(run_task: RunTask) -> None:
     world = FakeWorld.of(SIMPLE, held="yellow cube", width=0.04, ee=np.array([0.44, -0.10, 0.02]))
     result = run_task(world, SIMPLE_TEXT)
     assert (result.outcome, result.reason) == (Outcome.REJECTED, "gripper_occupied")
-    assert world.held == "yellow cube" and not world.calls
+    assert world.held == "yellow cube"
+    assert not world.calls
     world = FakeWorld.of(SIMPLE, held="red cube", width=0.04, ee=np.array([0.44, 0.10, 0.02]))
     result = run_task(world, SIMPLE_TEXT)
-    assert result.verified and world.calls[0].family is Family.MOVE
+    assert result.verified
+    assert world.calls[0].family is Family.MOVE
 
 
 def test_holding_as_a_goal(run_task: RunTask) -> None:
     world = FakeWorld.of(SIMPLE)
     result = run_task(world, "pick up the red cube")
-    assert result.verified and world.held == "red cube" and len(world.calls) == 2
+    assert result.verified
+    assert world.held == "red cube"
+    assert len(world.calls) == 2
 
 
 def test_a_broken_tool_still_gives_an_answer(run_task: RunTask) -> None:

@@ -74,9 +74,11 @@ class _Parser(Places):
             if word in lex.SEPARATORS or self._filler() or word == "and":
                 firm = firm or word in {";", "then"} or word == "afterwards"
                 self._at += 1
-            elif word == "to" and self.peek(1) in lex.RESTORE_VERBS:
-                self._at += 1
-            elif word in {"i", "want"} or (word == "to" and self.peek(1) in lex.VERBS):
+            elif (
+                (word == "to" and self.peek(1) in lex.RESTORE_VERBS)
+                or word in {"i", "want"}
+                or (word == "to" and self.peek(1) in lex.VERBS)
+            ):
                 self._at += 1
             else:
                 return firm
@@ -140,9 +142,8 @@ class _Parser(Places):
             return True
         self.accept_any(lex.ARTICLES)
         first = self.accept_any(lex.FIRST)
-        if self.accept_any(lex.LAYOUTS) or (first and self.accept_any(lex.SPOTS)):
-            if self.peek() != "of":
-                return True
+        if (self.accept_any(lex.LAYOUTS) or (first and self.accept_any(lex.SPOTS))) and self.peek() != "of":
+            return True
         self._at = start
         return False
 

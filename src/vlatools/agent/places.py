@@ -137,14 +137,11 @@ class Places(Phrases):
         for word in ("standing", "placed", "located"):
             self.accept(word)
         self.accept_any(lex.FIRST)
-        if self.peek() in {"at", "in"} and self.peek(1) in {"the", "first"}:
-            if self.accept_any(frozenset({"at", "in"})) and not self.accept("first"):
-                self.accept("the")
-                if not (self.accept("beginning") or self.accept("start")):
-                    raise self.fail("'beginning' or 'start'")
-        if self.accept("to", "where", "it"):
-            if not self.accept_any(lex.BEING):
-                raise self.fail("'was'")
+        if not self.accept("at", "first") and (self.accept("at", "the") or self.accept("in", "the")):
+            if not (self.accept("beginning") or self.accept("start")):
+                raise self.fail("'beginning' or 'start'")
+        if self.accept("to", "where", "it") and not self.accept_any(lex.BEING):
+            raise self.fail("'was'")
 
     def _origin(self, moved: tuple[ObjectRef, ...]) -> WhereWas | None:
         """'its original place', 'the blue cube's position', 'the (original) place of / where Y (was)'."""
