@@ -18,13 +18,14 @@ from vlatools.core import Pose
 _SECTORS = 36
 _ATTEMPTS = 3
 _INLIER_M = 0.006
-_TRIALS = 160
+_TRIALS = 100
 _BAND_M = 0.014
 _MIN_POINTS = 60
 _MIN_COVERAGE = 0.25
 _MAX_MISSING = 0.2
 _MIN_SEEN = 0.3
 _MAX_RMS_M = 0.0035
+_LIFTED_M = 0.022
 _MAX_FILLED = 0.25
 _REFERENCE_M = 0.03
 
@@ -37,6 +38,7 @@ class BowlFit:
         center: (2,) x, y of its axis, metres, fr3_link0.
         radius: outer radius of the rim, metres.
         rim: height of the rim above z = 0, metres.
+        foot: height of its bottom, 0 for a bowl that stands on the table, metres.
         coverage: share of the directions around the axis in which its wall was seen.
         rms: of the wall's points from the fit, metres.
     """
@@ -44,6 +46,7 @@ class BowlFit:
     center: NDArray[np.float64]
     radius: float
     rim: float
+    foot: float
     coverage: float
     rms: float
 
@@ -113,7 +116,11 @@ def _fit_at(
     if not good:
         return None
     rms = float(np.sqrt(np.mean(_wall_residual(solution, on_wall, camera, wall) ** 2)))
-    return BowlFit(center.copy(), radius, rim, coverage, rms) if rms <= _MAX_RMS_M else None
+    if rms > _MAX_RMS_M:
+        return None
+    lowest = float(np.percentile(on_wall[:, 2], 3))
+    foot = lowest if lowest > _LIFTED_M else 0.0
+    return BowlFit(center.copy(), radius, rim, foot, coverage, rms)
 
 
 def is_borne_out(fit: BowlFit, depth: NDArray[np.float32], intrinsics: Intrinsics, camera_to_base: Pose) -> bool:
@@ -129,17 +136,16 @@ def is_borne_out(fit: BowlFit, depth: NDArray[np.float32], intrinsics: Intrinsic
     )
     expected = (rim - camera_to_base.position) @ camera_to_base.rotation[:, 2]
     pixels = np.rint(project(rim, intrinsics, camera_to_base)).astype(int)
-    seen = missing = 0
-    for (row, col), z in zip(pixels, expected, strict=True):
-        if not (3 <= row < intrinsics.height - 3 and 3 <= col < intrinsics.width - 3):
-            continue
-        patch = depth[row - 3 : row + 4, col - 3 : col + 4]
-        patch = patch[np.isfinite(patch)]
-        if len(patch) == 0:
-            continue
-        nearest = float(np.percentile(patch, 15))
-        seen += abs(nearest - z) < 0.015
-        missing += nearest > z + 0.015
+    inside = np.all((pixels >= 3) & (pixels < [intrinsics.height - 3, intrinsics.width - 3]), axis=1)
+    reach = np.arange(-3, 4)
+    rows = pixels[inside, 0, None, None] + reach[None, :, None]
+    cols = pixels[inside, 1, None, None] + reach[None, None, :]
+    patches = depth[rows, cols].reshape(int(inside.sum()), -1)
+    # Sorted, unknown depth comes last: take the value at 15 % of the known ones, the nearest without outliers.
+    known = np.isfinite(patches).sum(axis=1)
+    nearest = np.sort(patches, axis=1)[np.arange(len(patches)), (0.15 * known).astype(int)] - expected[inside]
+    seen = int(np.count_nonzero(np.abs(nearest) < 0.015))
+    missing = int(np.count_nonzero(nearest > 0.015))
     return missing <= _MAX_MISSING * _SECTORS and seen >= _MIN_SEEN * _SECTORS
 
 

@@ -23,7 +23,7 @@ _SIZE_SIGMA_M = 0.008
 _TABLE_SIGMA_M = 0.002
 _TABLE_CONTACT_M = 0.010
 _MAX_POINTS = 160
-_STARTS = 6
+_STARTS = 5
 _BORDER = 16
 # A pixel belongs to the region when its centre does, so the outline lies about this far outside the outermost centres.
 _PIXEL_MARGIN = 0.35
@@ -100,12 +100,12 @@ def fit_cube(
     start = np.array([*(middle[:2] + 0.006 * away), top - nominal / 2, 0.0, nominal])
     params = np.repeat(start[None], _STARTS, axis=0)
     params[:, 3] = np.arange(_STARTS) * (math.pi / 2 / _STARTS)
-    params, cost = _minimise(params, evidence, nominal, on_table=False, steps=4)
+    params, cost = _minimise(params, evidence, nominal, on_table=False, steps=3)
     best = params[np.argsort(cost)[:2]]
-    best, cost = _minimise(best, evidence, nominal, on_table=False, steps=4)
+    best, cost = _minimise(best, evidence, nominal, on_table=False, steps=5)
     params = best[[int(np.argmin(cost))]]
     if abs(params[0, 2] - params[0, 4] / 2) < _TABLE_CONTACT_M:
-        params, _ = _minimise(params, evidence, nominal, on_table=True, steps=4)
+        params, _ = _minimise(params, evidence, nominal, on_table=True, steps=3)
     solution = params[0]
     if not np.all(np.isfinite(solution)) or not size_range[0] <= solution[4] <= size_range[1]:
         return None

@@ -152,8 +152,8 @@ def _cube_confidence(fit: CubeFit, outline_px: float) -> float:
 
 
 def _bowl(fit: BowlFit, color: str, mask: NDArray[np.bool_]) -> DetectedObject:
-    center = np.array([*fit.center, fit.rim / 2])
-    size = (2 * fit.radius, 2 * fit.radius, fit.rim)
+    center = np.array([*fit.center, (fit.foot + fit.rim) / 2])
+    size = (2 * fit.radius, 2 * fit.radius, fit.rim - fit.foot)
     confidence = float(np.clip((0.3 + 0.9 * fit.coverage) * (1.2 - fit.rms / 0.01), 0, 1))
     return _detected("bowl", color, confidence, center, 0.0, size, mask)
 
