@@ -40,6 +40,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 _SIGN_OF_LIFE_S = 0.5  # feedback comes at least this often while an invocation runs
+_LATE_REPLY_S = 1.0
 _FAULT_MODES = frozenset({ArmMode.DISCONNECTED, ArmMode.REFLEX, ArmMode.USER_STOPPED, ArmMode.STOPPED, ArmMode.RECOVERING})
 
 
@@ -160,7 +161,7 @@ class ToolExecutor:
             config = self.config.monitor_of(family).with_overrides(run.invocation.overrides, run.invocation.horizon_s)
         except ConfigError as error:
             raise Rejected("bad_argument", str(error)) from error
-        if self._inference.busy:
+        if not self._policy_idle(run):
             raise Rejected("not_ready", "the policy still computes for an earlier invocation: wait, or restart the tools node if it hangs")
         if run.cancel.canceled:
             self._end_canceled(run)
@@ -169,6 +170,15 @@ class ToolExecutor:
             raise Rejected("not_ready", f"the arm is not ready ({state.mode.value}): {state.reason or 'see /arm/state'}")
         run.start = state
         run.monitor = ProgressMonitor(config, run.start_s)
+
+    def _policy_idle(self, run: _Run) -> bool:
+        """Wait, bounded, for the late reply to an invocation that was given up: a policy never sees two calls at once."""
+        deadline = self._clock.now() + _LATE_REPLY_S
+        while self._inference.busy:
+            if run.cancel.canceled or self._clock.now() >= deadline:
+                return run.cancel.canceled
+            self._clock.sleep(self.config.executor.period_s)
+        return True
 
     def _begin(self, run: _Run) -> PolicySession:
         """First observation; the policy grounds the invocation in it."""
