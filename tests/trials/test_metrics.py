@@ -6,7 +6,7 @@ import math
 import pytest
 from rich.console import Console
 
-from vlatools.trials.metrics import family_stats, spread, wilson
+from vlatools.trials.metrics import family_stats, rate, spread
 from vlatools.trials.summary import TrialRow, summarize, summary_table
 
 
@@ -20,18 +20,18 @@ from vlatools.trials.summary import TrialRow, summarize, summary_table
         (20, 20, 0.8389, 1.0),
     ],
 )
-def test_wilson(successes, total, low, high):
-    rate = wilson(successes, total)
-    assert (rate.low, rate.high) == pytest.approx((low, high), abs=1e-4)
-    assert rate.low <= rate.value <= rate.high
+def test_rate(successes, total, low, high):
+    found = rate(successes, total)
+    assert (found.low, found.high) == pytest.approx((low, high), abs=1e-4)
+    assert found.low <= found.value <= found.high
 
 
-def test_wilson_edges():
-    assert (wilson(0, 0).low, wilson(0, 0).high) == (0.0, 1.0)
-    assert str(wilson(0, 0)) == "0/0"
+def test_rate_edges():
+    assert (rate(0, 0).low, rate(0, 0).high) == (0.0, 1.0)
+    assert str(rate(0, 0)) == "0/0"
     for bad in ((-1, 3), (4, 3)):
-        with pytest.raises(ValueError, match="trials"):
-            wilson(*bad)
+        with pytest.raises(ValueError, match="successes"):
+            rate(*bad)
 
 
 def test_spread_ignores_what_is_no_number():

@@ -66,20 +66,23 @@ class BagReader:
         self.schemas: dict[int, Schema] = {}
         self.damage = ""
         self.closed = False
+        self._factory = DecoderFactory()
+        self._decoders: dict[int, Callable[[bytes], Any]] = {}
 
     def messages(self, topics: Collection[str] | None = None) -> Iterator[BagMessage]:
         """Messages of ``topics`` (None: all). Afterwards ``closed`` says whether the file was ended, else ``damage`` why not."""
         for channel, message in self.records(topics):
-            schema = self.schemas[channel.schema_id]
-            yield BagMessage(
-                channel.topic, schema.name, message.log_time, message.publish_time, message.data, self._decoder(channel)
-            )
+            yield self.message(channel, message)
+
+    def message(self, channel: Channel, message: Message) -> BagMessage:
+        """A record of :meth:`records` as a message."""
+        schema = self.schemas[channel.schema_id]
+        return BagMessage(
+            channel.topic, schema.name, message.log_time, message.publish_time, message.data, self._decoder(channel)
+        )
 
     def records(self, topics: Collection[str] | None = None) -> Iterator[tuple[Channel, Message]]:
         """Like :meth:`messages`, as MCAP records; for repair and counting."""
-        self._decoders: dict[int, Callable[[bytes], Any]] = {}
-        factory = DecoderFactory()
-        self._factory = factory
         self.damage, self.closed = "", False
         with self.file.open("rb") as stream:
             limit = max(1, self.file.stat().st_size)

@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-_Z95 = 1.959963984540054
+from vlatools.trials.intervals import wilson
 
 
 @dataclass(frozen=True)
@@ -38,22 +38,9 @@ class Rate:
         return f"{self.successes}/{self.total} ({100 * self.value:.1f} %, {100 * self.low:.1f} to {100 * self.high:.1f})"
 
 
-def wilson(successes: int, total: int, z: float = _Z95) -> Rate:
-    """Wilson score interval of a binomial share.
-
-    Raises:
-        ValueError: counts that are negative, or more successes than trials.
-    """
-    if not 0 <= successes <= total:
-        raise ValueError(f"{successes} successes of {total} trials: both must be at least 0, successes at most trials")
-    if total == 0:
-        return Rate(0, 0, 0.0, 1.0)
-    share, z2 = successes / total, z * z
-    middle = (share + z2 / (2 * total)) / (1 + z2 / total)
-    half = z * math.sqrt(share * (1 - share) / total + z2 / (4 * total * total)) / (1 + z2 / total)
-    low = 0.0 if successes == 0 else max(0.0, middle - half)
-    high = 1.0 if successes == total else min(1.0, middle + half)
-    return Rate(successes, total, low, high)
+def rate(successes: int, total: int) -> Rate:
+    """Success rate of counts. Raises ValueError when they cannot be."""
+    return Rate(successes, total, *wilson(successes, total))
 
 
 @dataclass(frozen=True)
@@ -104,7 +91,7 @@ def family_stats(rows: Sequence[dict[str, Any]]) -> tuple[FamilyStats, ...]:
         found.append(
             FamilyStats(
                 family,
-                wilson(len(done), len(members)),
+                rate(len(done), len(members)),
                 spread(row.get("duration", math.nan) for row in done),
                 sum(int(row.get("clips", 0)) for row in members),
                 tuple(others.most_common()),

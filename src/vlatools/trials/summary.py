@@ -11,7 +11,7 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from vlatools.trials.metrics import FamilyStats, Rate, Spread, family_stats, spread, wilson
+from vlatools.trials.metrics import FamilyStats, Rate, Spread, family_stats, rate, spread
 from vlatools.trials.record import Trial
 
 
@@ -75,7 +75,7 @@ def summarize(rows: Iterable[TrialRow]) -> tuple[TaskSummary, ...]:
     return tuple(
         TaskSummary(
             task,
-            wilson(sum(row.success is True for row in members), len(members)),
+            rate(sum(row.success is True for row in members), len(members)),
             spread(row.duration_s for row in members if row.success),
             spread(len(row.invocations) for row in members if row.success),
             sum(row.replans for row in members),
@@ -94,11 +94,11 @@ def summary_table(rows: Sequence[TrialRow]) -> Group:
     for column in ("success", "95 % interval", "median time", "p95", "calls", "replans", "false claims"):
         table.add_column(column, justify="right", no_wrap=True)
     for task in tasks:
-        rate = task.success
+        share = task.success
         table.add_row(
             task.task,
-            Text(f"{rate.successes}/{rate.total}", style="bold green" if rate.successes == rate.total else "bold"),
-            f"{100 * rate.low:.1f} to {100 * rate.high:.1f} %",
+            Text(f"{share.successes}/{share.total}", style="bold green" if share.successes == share.total else "bold"),
+            f"{100 * share.low:.1f} to {100 * share.high:.1f} %",
             _seconds(task.duration.median),
             _seconds(task.duration.p95),
             f"{task.invocations.median:.0f}" if task.invocations.count else "-",
@@ -124,11 +124,11 @@ def family_table(families: Sequence[FamilyStats]) -> Table:
         table.add_column(column, justify="right", no_wrap=True)
     table.add_column("other outcomes")
     for family in families:
-        rate = family.completed
+        share = family.completed
         table.add_row(
             family.family,
-            f"{rate.successes}/{rate.total}",
-            f"{100 * rate.low:.1f} to {100 * rate.high:.1f} %",
+            f"{share.successes}/{share.total}",
+            f"{100 * share.low:.1f} to {100 * share.high:.1f} %",
             _seconds(family.duration.median),
             _seconds(family.duration.p95),
             str(family.clips),
