@@ -137,9 +137,11 @@ class Places(Phrases):
         for word in ("standing", "placed", "located"):
             self.accept(word)
         self.accept_any(lex.FIRST)
-        if not self.accept("at", "first") and (self.accept("at", "the") or self.accept("in", "the")):
-            if not (self.accept("beginning") or self.accept("start")):
-                raise self.fail("'beginning' or 'start'")
+        if self.accept("at", "first"):
+            return
+        at_the = self.accept("at", "the") or self.accept("in", "the")
+        if at_the and not (self.accept("beginning") or self.accept("start")):
+            raise self.fail("'beginning' or 'start'")
         if self.accept("to", "where", "it") and not self.accept_any(lex.BEING):
             raise self.fail("'was'")
 
