@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from vlatools.core import ActionChunk, ArmFault, CancelToken, Clock, Outcome, Rejected, StaleData
 from vlatools.robot.config import ArmConfig
-from vlatools.robot.faults import Recovery, advice, recovery_of
 from vlatools.robot.goal import End, Goal
 from vlatools.robot.gripper import GripperControl
 from vlatools.robot.limits import Guards, TargetClipper
@@ -28,21 +27,18 @@ from vlatools.robot.ports import (
     PrimitiveFeedback,
     PrimitiveResult,
     RobotState,
-    StreamStatus,
 )
 from vlatools.robot.primitives import PrimitiveRunner
 from vlatools.robot.reference import Reference
 from vlatools.robot.settle import Settle
 from vlatools.robot.stream import ChunkStream
+from vlatools.robot.supervisor import Background, Refusal, Supervisor
 
 Vector = NDArray[np.float64]
-Background = Callable[[Callable[[], None]], None]
 
 _LOG = logging.getLogger(__name__)
 _CONTACT_PERIODS = 3  # a contact force must last this many periods
 _CONTACT_RISE = 10.0  # N above the force at the start, where a motion begins in contact
-_DEAD_LOOP_S = 0.3  # a control loop that has not run for this long is not relied on to stop the arm
-_AUTO_RECOVER_WINDOW_S = 60.0
 
 
 def run_in_thread(work: Callable[[], None]) -> None:
@@ -71,28 +67,19 @@ class ArmController:
     ) -> None:
         self.config = config
         self.clock = clock
+        self.lock = threading.RLock()  # guards everything that the control loop touches
         self.gripper = GripperControl(gripper, config.gripper, config.stream.gripper_hysteresis)
         self._servo = servo
-        self._background = background
-        self._lock = threading.RLock()
+        self._watch = Supervisor(servo, config, clock, background, self.lock)
         self._reference = Reference(config, Guards(config))
         self._stream = ChunkStream(config, TargetClipper(config))
         self._settle = Settle(config)
         self._runner = PrimitiveRunner(self)
-        self._state: RobotState | None = None
         self._following = False  # the servo follows our reference
-        self._maintenance: ArmMode | None = None  # RECOVERING or DISCONNECTED while the servo is not the loop's
-        self._latch: str | None = None
         self._goal: Goal | None = None
-        self._still_since: float | None = None
-        self._last_tick = -np.inf
         self._blocked = ""  # guard that stops the reference now
         self._contact_periods = 0
         self._contact_base: float | None = None
-        self._recoveries: list[float] = []
-        self._reconnect_at = -np.inf
-        self._backoff = config.reconnect_min_s
-        self._attempting = False
         self._closed = False
 
     # -- the control loop -----------------------------------------------------------------------------------------
@@ -107,14 +94,13 @@ class ArmController:
 
     def tick(self) -> None:
         """One control period: read, judge, advance the reference, command. Raises nothing that the robot causes."""
-        with self._lock:
+        with self.lock:
             now = self.clock.now()
-            self._last_tick = now
+            self._watch.ticked(now)
             if self._closed:
                 return
-            if self._maintenance is ArmMode.DISCONNECTED:
-                self._try_reconnect(now)
-            if self._maintenance is not None or not self._measure(now):
+            self._watch.try_reconnect(now)
+            if self._watch.maintenance is not None or not self._measure(now):
                 return
             try:
                 self._drive(now)
@@ -128,46 +114,32 @@ class ArmController:
     def _measure(self, now: float) -> bool:
         """Read the robot and judge it; False when there is nothing to drive."""
         try:
-            state = self._servo.read()
+            self._watch.read(now, self._reference.at_rest or not self._following)
         except ArmFault as fault:
             self._on_fault(fault, now)
             return False
-        # During recovery the robot reports zeros: such a packet is no measurement.
-        if state is not None and np.all(np.isfinite(state.q)) and state.q.any():
-            self._state = state
-        if self._state is None:
+        if self._watch.state is None:
             return False
-        still = float(np.abs(self._state.dq).max()) < self.config.settle.standstill_speed
-        still = still and (self._reference.at_rest or not self._following)
-        if not still:
-            self._still_since = None
-        elif self._still_since is None:
-            self._still_since = now
-        age = now - self._state.stamp_s
-        if age > self.config.state_max_age_s:
-            self._void(
-                "stale_state", f"the robot's state is {age:.2f} s old, the limit is {self.config.state_max_age_s} s"
-            )
-        elif self._state.user_stopped:
-            self._void("user_stop", "the user stop button was pressed: release it and send a new goal")
-        elif self._state.reflex or self._state.errors:
-            self._void("reflex", advice(self._state.errors))
-            self._auto_recover(now)
-        else:
+        problem = self._watch.problem(now)
+        if problem is None:
             return True
+        self._void(*problem)
         self._drop_servo()
+        if self._watch.may_recover_by_itself(now):
+            self._watch.recover_by_itself(now)
         return False
 
     def _drive(self, now: float) -> None:
         """Advance the reference by one period and command it."""
-        assert self._state is not None
-        goal, state = self._goal, self._state
+        state = self._watch.state
+        assert state is not None
+        goal = self._goal
         if goal is not None and (goal.end is not None or goal.token.canceled or not goal.needs_arm):
             goal = None
         streaming = goal is None and self._goal is None and self._stream.active(now)
-        if self._latch is not None:
+        if self._watch.latch is not None:
             goal, streaming = None, False
-            if self._following and self.standstill(now):
+            if self._following and self._watch.standstill(now):
                 self._drop_servo()
         if (goal is not None or streaming) and not self._following:
             self._servo.start()
@@ -251,93 +223,40 @@ class ArmController:
         self._void(fault.reason, str(fault))
         if fault.reason == "disconnected":
             self._following = False
-            self._maintenance = ArmMode.DISCONNECTED
-            self._reconnect_at, self._backoff = now, self.config.reconnect_min_s
+            self._watch.disconnected(now)
         else:
             self._drop_servo()
-
-    def _try_reconnect(self, now: float) -> None:
-        if self._attempting or now < self._reconnect_at:
-            return
-        self._attempting = True
-
-        def attempt() -> None:
-            try:
-                self._servo.reconnect()
-                connected = True
-            except ArmFault as fault:
-                _LOG.warning("reconnect: %s", fault)
-                connected = False
-            with self._lock:
-                self._attempting = False
-                if connected:
-                    self._maintenance = None
-                    self._still_since = None
-                else:
-                    self._reconnect_at = self.clock.now() + self._backoff
-                    self._backoff = min(2 * self._backoff, self.config.reconnect_max_s)
-
-        self._background(attempt)
-
-    def _auto_recover(self, now: float) -> None:
-        """Clear errors that touched nothing, a bounded number of times."""
-        assert self._state is not None
-        self._recoveries = [t for t in self._recoveries if now - t < _AUTO_RECOVER_WINDOW_S]
-        if self._maintenance is not None or recovery_of(self._state.errors) is not Recovery.AUTOMATIC:
-            return
-        if len(self._recoveries) >= self.config.recover_attempts:
-            return
-        self._recoveries.append(now)
-        _LOG.warning("recovering from %s", ", ".join(self._state.errors))
-        self._drop_servo()
-        self._maintenance = ArmMode.RECOVERING
-
-        def attempt() -> None:
-            try:
-                self._servo.recover()
-            except ArmFault as fault:
-                _LOG.error("recovery failed: %s", fault)
-            self._end_recovery()
-
-        self._background(attempt)
-
-    def _end_recovery(self) -> None:
-        with self._lock:
-            if self._maintenance is ArmMode.RECOVERING:
-                self._maintenance = None
-                self._still_since = None
 
     # -- Arm: state -----------------------------------------------------------------------------------------------
     def state(self) -> ArmState:
         """Newest state. Raises StaleData when the robot's state is older than ``state_max_age_s``, or there is none."""
-        with self._lock:
+        with self.lock:
             now = self.clock.now()
             report = self.report()
-            age = now - report.stamp_s if report is not None else np.inf
-            if report is None or age > self.config.state_max_age_s:
-                why = self.refusal(now)
+            if report is None or not self._watch.fresh(now):
+                why = self.refusal()
                 fix = why[1] if why is not None else "check the connection to the robot"
-                raise StaleData("arm_state", float(age), self.config.state_max_age_s, fix)
+                raise StaleData("arm_state", self._watch.age(now), self.config.state_max_age_s, fix)
             return report
 
     def report(self) -> ArmState | None:
         """The last measured state with the present mode, however old; None before the first measurement."""
-        with self._lock:
-            if self._state is None:
+        with self.lock:
+            now, state = self.clock.now(), self._watch.state
+            if state is None:
                 return None
-            now, state = self.clock.now(), self._state
-            gripper, why = self.gripper.status(), self.refusal(now)
+            gripper, why = self.gripper.status(), self.refusal()
             measured = gripper.state
             return ArmState(
                 stamp_s=state.stamp_s,
-                mode=self.mode(now),
+                mode=self.mode(),
                 ready=why is None,
                 reason="" if why is None else why[1],
                 q=state.q,
                 dq=state.dq,
                 ee=state.ee,
                 wrench=state.wrench,
-                standstill=self.standstill(now),
+                standstill=self._watch.standstill(now),
                 gripper_width=measured.width if measured is not None else np.nan,
                 gripper_age_s=now - measured.stamp_s if measured is not None else np.inf,
                 gripper_holding=self.gripper.holds(),
@@ -347,88 +266,55 @@ class ArmController:
                 stream=self._stream.status(now),
             )
 
-    def stream_status(self) -> StreamStatus:
-        """Status of the chunk stream, without the rest."""
-        with self._lock:
-            return self._stream.status(self.clock.now())
-
-    def mode(self, now: float) -> ArmMode:
+    def mode(self) -> ArmMode:
         """Present mode; the most serious one wins."""
-        if self._maintenance is not None:
-            return self._maintenance
-        if self._state is None:
-            return ArmMode.DISCONNECTED
-        if self._state.user_stopped:
-            return ArmMode.USER_STOPPED
-        if self._state.reflex or self._state.errors:
-            return ArmMode.REFLEX
-        if self._latch is not None:
-            return ArmMode.STOPPED
-        if self._goal is not None and self._goal.needs_arm:
-            return ArmMode.MOVING
-        return ArmMode.STREAMING if self._stream.active(now) else ArmMode.IDLE
+        with self.lock:
+            now = self.clock.now()
+            forbidden = self._watch.mode(now)
+            if forbidden is not None:
+                return forbidden
+            if self._goal is not None and self._goal.needs_arm:
+                return ArmMode.MOVING
+            return ArmMode.STREAMING if self._stream.active(now) else ArmMode.IDLE
 
-    def refusal(self, now: float) -> tuple[str, str] | None:
+    def refusal(self) -> Refusal | None:
         """(reason, what to do) why a goal would be refused now; None when it would be accepted."""
-        match self.mode(now):
-            case ArmMode.DISCONNECTED:
-                return "disconnected", "no connection to the robot: check power, cable and FCI; the driver keeps trying"
-            case ArmMode.RECOVERING:
-                return "recovering", "error recovery is running: wait a few seconds and send the goal again"
-            case ArmMode.USER_STOPPED:
-                return "user_stop", "the user stop button is pressed: release it and send the goal again"
-            case ArmMode.REFLEX:
-                return "reflex", advice(self._state.errors if self._state is not None else ())
-            case ArmMode.STOPPED:
-                return "stopped", f"a stop is latched ({self._latch}): a person clears it with /arm/clear_stop"
-        if now - self._last_tick > _DEAD_LOOP_S:
-            return (
-                "control_loop",
-                f"the control loop has not run for {now - self._last_tick:.2f} s: restart the arm node",
-            )
-        age = now - self._state.stamp_s if self._state is not None else np.inf
-        if age > self.config.state_max_age_s:
-            limit = self.config.state_max_age_s
-            return "stale_state", f"the robot's state is {age:.2f} s old, the limit is {limit} s: check the connection"
-        return None
-
-    def standstill(self, now: float) -> bool:
-        """The arm is measured to stand still, by a fresh state."""
-        fresh = self._state is not None and now - self._state.stamp_s <= self.config.state_max_age_s
-        return fresh and self._still_since is not None and now - self._still_since >= self.config.settle.standstill_s
+        with self.lock:
+            return self._watch.refusal(self.clock.now())
 
     # -- Arm: motion ----------------------------------------------------------------------------------------------
     def send_chunk(self, chunk: ActionChunk) -> None:
         """Give targets to the stream. Raises ChunkRefused with the reason; it also shows in ``state().stream.refused``."""
-        with self._lock:
+        with self.lock:
             now = self.clock.now()
-            why = self.refusal(now)
+            why = self.refusal()
             if why is not None:
                 raise self._stream.refuse(*why)
             if self._goal is not None:
                 raise self._stream.refuse(
                     "busy", f"primitive {self._goal.name} is running: wait for its end or cancel it"
                 )
-            assert self._state is not None
+            state = self._watch.state
+            assert state is not None
             if not self._stream.active(now):
                 self.gripper.forget_column()
                 self._contact_base = None
-            self._stream.accept(chunk, now, self._reference.q if self._following else self._state.q)
+            self._stream.accept(chunk, now, self._reference.q if self._following else state.q)
 
     def hold(self) -> None:
         """Drop the stream, decelerate and hold; no chunk of its invocation is accepted any more. Idempotent."""
-        with self._lock:
+        with self.lock:
             self._stream.end()
 
     def wait_standstill(self, timeout_s: float) -> bool:
         """True once the arm is measured to stand still; False after ``timeout_s``."""
         deadline = self.clock.now() + timeout_s
         while True:
-            with self._lock:
+            with self.lock:
                 now = self.clock.now()
-                if now - self._last_tick > _DEAD_LOOP_S and self._maintenance is None:
+                if self._watch.loop_is_dead(now) and self._watch.maintenance is None:
                     self._measure(now)
-                if self.standstill(now):
+                if self._watch.standstill(now):
                     return True
             if now >= deadline:
                 return False
@@ -446,31 +332,33 @@ class ArmController:
     # -- Arm: stop and recovery -----------------------------------------------------------------------------------
     def stop(self, reason: str) -> bool:
         """Latch a stop, end goal and stream, brake; True when standstill was measured in time."""
-        with self._lock:
-            self._latch = reason or "no reason given"
-            self._void("stopped", f"a stop was requested ({self._latch}): a person clears it with /arm/clear_stop")
+        with self.lock:
+            self._watch.latch = reason or "no reason given"
+            self._void(
+                "stopped", f"a stop was requested ({self._watch.latch}): a person clears it with /arm/clear_stop"
+            )
             self.gripper.stop()
-            self._still_since = None  # standstill is to be measured after the stop, not before
+            self._watch.forget_standstill()
         half = self.config.stop_timeout_s / 2
-        if self.clock.now() - self._last_tick <= _DEAD_LOOP_S and self.wait_standstill(half):
+        if not self._watch.loop_is_dead(self.clock.now()) and self.wait_standstill(half):
             return True
         self.halt_servo()  # the reference did not bring it to rest: the robot's own stop
         return self.wait_standstill(half)
 
     def halt_servo(self) -> None:
         """End following by the robot's own stop, whatever the control loop does."""
-        with self._lock:
+        with self.lock:
             self._drop_servo(always=True)
 
     def clear_stop(self) -> None:
         """Clear the latch. Raises Rejected when the arm does not stand still or the user stop is pressed."""
-        with self._lock:
-            now = self.clock.now()
-            if self._state is not None and self._state.user_stopped:
+        with self.lock:
+            state = self._watch.state
+            if state is not None and state.user_stopped:
                 raise Rejected("user_stop", "the user stop button is pressed: release it first")
-            if self._maintenance is None and not self.standstill(now):
+            if self._watch.maintenance is None and not self._watch.standstill(self.clock.now()):
                 raise Rejected("moving", "the arm is not measured to stand still: wait, then clear the stop again")
-            self._latch = None
+            self._watch.latch = None
 
     def recover(self, allow_collision: bool = False) -> tuple[str, ...]:
         """Clear the robot's errors; returns their names.
@@ -478,52 +366,29 @@ class ArmController:
         Raises:
             ArmFault: the user stop is pressed, there is no connection, an error is not allowed or did not clear.
         """
-        with self._lock:
-            if self._maintenance is not None or self._state is None:
-                mode = self.mode(self.clock.now()).value
-                raise ArmFault("not_possible", f"cannot recover while {mode}: wait until the robot is connected")
-            errors, reflex = self._state.errors, self._state.reflex
-            if self._state.user_stopped:
-                raise ArmFault("user_stop", "the user stop button is pressed: release it first", errors)
-            if not errors and not reflex:
-                return ()
-            kind = recovery_of(errors)
-            if kind is Recovery.MANUAL or (kind is Recovery.COLLISION and not allow_collision):
-                raise ArmFault("not_allowed", advice(errors), errors)
-            self._drop_servo()
-            self._maintenance = ArmMode.RECOVERING
-        try:
-            self._servo.recover()
-        finally:
-            self._end_recovery()
-        self.clock.sleep(2 * self.config.period_s)
-        with self._lock:
-            left = self._state.errors if self._state is not None else ()
-            if left or (self._state is not None and self._state.reflex):
-                raise ArmFault("not_cleared", advice(left), left)
-            self._recoveries.clear()
-        return errors or ("reflex",)
+        with self.lock:
+            errors = self._watch.begin_recovery(allow_collision)
+            if errors:
+                self._drop_servo()
+        if errors:
+            self._watch.recover()
+        return errors
 
     def close(self) -> None:
         """End every goal with a result, stop, release robot and gripper."""
-        with self._lock:
+        with self.lock:
             self._void("shutdown", "the arm's driver is shutting down")
             self._closed = True
-            if self._maintenance is None:
+            if self._watch.maintenance is None:
                 self.halt_servo()
         self._servo.close()
         self.gripper.close()
 
     # -- for primitives -------------------------------------------------------------------------------------------
-    @property
-    def lock(self) -> threading.RLock:
-        """Guards everything that the control loop touches."""
-        return self._lock
-
     def claim(self, goal: Goal) -> None:
         """Make ``goal`` the arm's: an older goal is preempted, the stream dropped. Raises Rejected when not ready."""
-        with self._lock:
-            why = self.refusal(self.clock.now())
+        with self.lock:
+            why = self.refusal()
             if why is not None:
                 raise Rejected(*why)
             self._void("preempted", f"{goal.name} took over", Outcome.PREEMPTED)
@@ -531,16 +396,16 @@ class ArmController:
 
     def release(self, goal: Goal) -> None:
         """Give the arm back; nothing happens when a newer goal owns it."""
-        with self._lock:
+        with self.lock:
             if self._goal is goal:
                 self._goal = None
 
     def commanded(self) -> tuple[Vector, bool]:
         """Configuration (7,) rad to plan from, and whether the reference rests there with the servo following."""
-        with self._lock:
-            assert self._state is not None
+        with self.lock:
+            assert self._watch.state is not None
             if not self._following:
-                return np.array(self._state.q), False
+                return np.array(self._watch.state.q), False
             return np.array(self._reference.q), self._reference.at_rest
 
     def prepare(self) -> None:

@@ -10,6 +10,7 @@ import logging
 import queue
 import threading
 from collections.abc import Callable
+from functools import partial
 
 import franky
 import numpy as np
@@ -136,7 +137,7 @@ class FrankyServo:
         with self._lock:
             old, self._robot, self._tracker, self._reference = self._robot, None, None, None
         if old is not None:
-            _in_thread(lambda robot=old: _forget(robot))  # its destructor may wait for the dead connection
+            _in_thread(partial(_forget, old))  # its destructor may wait for the dead connection
             del old
         if self._attempt is None:
             # franky.Robot(...) can hang for ever when another client holds the robot; such an attempt is kept and

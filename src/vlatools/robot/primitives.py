@@ -127,8 +127,7 @@ class PrimitiveRunner:
             return target, self._planner.through(start, list(target.poses), scale)
 
     def _ready(self) -> None:
-        with self._arm.lock:
-            why = self._arm.refusal(self._arm.clock.now())
+        why = self._arm.refusal()
         if why is not None:
             raise Rejected(*why)
 
