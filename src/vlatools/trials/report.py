@@ -125,8 +125,8 @@ def timeline(data: TrialData) -> list[TimelineRow]:
     for plan in data.plans[1:]:
         why = min(reasons, key=lambda note: abs(note.t - plan.t), default=None)
         text = why.message if why is not None and abs(why.t - plan.t) < 2.0 else f"{len(plan.steps)} steps"
-        rows.append((plan.t, TimelineRow("plan", f"plan {plan.generation}", 100 * plan.t / total, 0.0, "", "", text)))
-    return [row for _, row in sorted(rows, key=lambda item: item[0])]
+        rows.append((plan.t, TimelineRow("plan", f"new plan {plan.generation}", 100 * plan.t / total, 0.0, "", "", text)))
+    return [row for _, row in sorted(rows, key=lambda item: (item[0], item[1].kind != "plan"))]
 
 
 def _badge(trial: Trial) -> tuple[str, str, str]:
@@ -139,10 +139,11 @@ def _badge(trial: Trial) -> tuple[str, str, str]:
         trial.claimed, "the planner made no claim"  # type: ignore[arg-type]
     )
     if trial.status == DIED:
-        return "bad", "Recorder died", f"what was flushed is shown; {claim}"
+        return "bad", "Recorder died", f"What was flushed is shown; {claim}"
     if trial.success is None:
-        return "warn", "Not judged", f"nobody could judge the final state; {claim}"
-    return ("good", "Success", f"judged by {by}; {claim}") if trial.success else ("bad", "Failure", f"judged by {by}; {claim}")
+        return "warn", "Not judged", f"Nobody could judge the final state; {claim}"
+    text = f"Judged by {by}; {claim}"
+    return ("good", "Success", text) if trial.success else ("bad", "Failure", text)
 
 
 def _facts(trial: Trial, data: TrialData, calls: list[Call]) -> list[tuple[str, str, str]]:

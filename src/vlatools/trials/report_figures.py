@@ -14,7 +14,7 @@ from vlatools.trials.report_data import ArmSample, Call, TrialData
 FAMILIES = ("reach", "grasp", "move", "release", "pull", "push", "rotate")
 GLYPHS = {"advance": "complete", "replan": "stagnating", "timeout": "time is up"}
 DEFAULT_THRESHOLD = 0.9
-_SIDE_HEIGHT = 0.62
+_SIDE_HEIGHT = 0.30
 _WORKSPACE = ((0.30, 0.70), (-0.22, 0.22))
 _CUBE_M, _BOWL_M, _BOWL_HEIGHT_M = 0.04, 0.132, 0.045
 
@@ -117,6 +117,8 @@ def path_above(data: TrialData) -> str:
         parts.append(_object_above(name, *px(point), _extent(data, name) * scale, "is"))
     parts += _path(data, px)
     for name, point in last.items():
+        if any("bowl" in other and other != name and math.dist(point[:2], place[:2]) < 0.05 for other, place in last.items()):
+            continue  # its colour says what lies in the bowl; two names over each other say nothing
         u, v = px(point)
         parts.append(f'<text class="name mid" x="{u:.0f}" y="{v + _extent(data, name) * scale / 2 + 17:.0f}">{escape(name)}</text>')
     return "".join([*parts, "</svg>"])
