@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from typing import Any
 
@@ -11,6 +10,7 @@ from vlatools_interfaces.action import Locate
 
 from vlatools.core import ArmFault, Outcome, StaleData
 from vlatools.nodes.base import VlatoolsNode
+from vlatools.nodes.calls import GoalCall
 from vlatools.nodes.convert import scene_from_msg
 from vlatools.perception.ports import Scene
 
@@ -61,50 +61,11 @@ class RosObserve:
 
     def _locate(self) -> Any:
         """One goal: its result, or None when there was none in time; then the goal is canceled, late or not."""
-        call = _Call()
-        goal = Locate.Goal(wait_for_standstill=True, timeout=_LOCATE_S)
-        self._client.send_goal_async(goal).add_done_callback(call.on_acknowledged)
-        return call.wait(_LOCATE_S + _MARGIN_S)
+        call = GoalCall(self._client, Locate.Goal(wait_for_standstill=True, timeout=_LOCATE_S))
+        if not call.wait(_LOCATE_S + _MARGIN_S):
+            call.cancel()
+        return call.result
 
     def close(self) -> None:
         """Release the client."""
         self._client.destroy()
-
-
-class _Call:
-    """One goal; given up before its acknowledgement, it is canceled as soon as that comes."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._handle: Any = None
-        self._abandoned = False
-        self._result: Any = None
-        self._done = threading.Event()
-
-    def on_acknowledged(self, future: Any) -> None:
-        """The goal was accepted or not (executor's thread)."""
-        handle = future.result()
-        if not handle.accepted:
-            self._done.set()
-            return
-        with self._lock:
-            self._handle = handle
-            abandoned = self._abandoned
-        if abandoned:
-            handle.cancel_goal_async()
-        handle.get_result_async().add_done_callback(self._on_result)
-
-    def _on_result(self, future: Any) -> None:
-        self._result = future.result().result
-        self._done.set()
-
-    def wait(self, timeout_s: float) -> Any:
-        """The result, or None."""
-        if self._done.wait(timeout_s):
-            return self._result
-        with self._lock:
-            self._abandoned = True
-            handle = self._handle
-        if handle is not None:
-            handle.cancel_goal_async()
-        return None
