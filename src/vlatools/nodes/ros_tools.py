@@ -118,14 +118,14 @@ class _Call:
             with self._lock:
                 handle = self._handle
             if handle is None and now - self._begin_s > _ACK_S:
-                return self._abandon("no_acknowledgement", f"the tools node did not acknowledge the goal within {_ACK_S:.0f} s")
+                return self._abandon("tools_unreachable", f"the tools node did not acknowledge the goal within {_ACK_S:.0f} s")
             if self.cancel.canceled and handle is not None and math.isinf(canceled_s):
                 handle.cancel_goal_async()
                 canceled_s = now
             if now - canceled_s > _END_S:
                 return self._abandon("stop_unconfirmed", f"no result within {_END_S:.0f} s of the cancel: look at the robot")
             if handle is not None and now - self._heard_s > _SILENCE_S and math.isinf(canceled_s):
-                return self._abandon("tools_silent", f"nothing heard from the tools node for {_SILENCE_S:.0f} s: is it still running?")
+                return self._abandon("tools_unreachable", f"nothing heard from the tools node for {_SILENCE_S:.0f} s: is it still running?")
         if self._refused:
             return self.end(Outcome.REJECTED, "goal_rejected", "the tools node refused the goal: it is shutting down")
         return self._conclude()

@@ -293,7 +293,7 @@ class ToolExecutor:
     def _end_canceled(self, run: _Run) -> NoReturn:
         if run.cancel.reason == CancelToken.PREEMPT:
             raise _Ended(Outcome.PREEMPTED, "preempted", "a newer goal took over")
-        raise _Ended(Outcome.CANCELED, "canceled", "canceled on request")
+        raise _Ended(Outcome.CANCELED, run.cancel.reason, f"ended on request ({run.cancel.reason})")
 
     def _finish(self, run: _Run, ended: _Ended) -> InvocationResult:
         """Stop the arm, measure the end, write the result. Every exit path comes through here."""
