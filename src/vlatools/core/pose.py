@@ -178,6 +178,15 @@ class Pose:
         rotation = self.rotation
         return math.atan2(rotation[2, 0], math.hypot(rotation[0, 0], rotation[1, 0]))
 
+    @property
+    def rpy(self) -> tuple[float, float, float]:
+        """Roll, pitch, yaw in radians about the fixed x, y, z axes (extrinsic xyz), as URDF and DROID write them."""
+        r = self.rotation
+        pitch = math.atan2(-r[2, 0], math.hypot(r[0, 0], r[1, 0]))
+        if math.hypot(r[0, 0], r[1, 0]) < 1e-9:  # looking along z: roll and yaw are one, roll is set to 0
+            return 0.0, pitch, math.atan2(-r[0, 1], r[1, 1])
+        return math.atan2(r[2, 1], r[2, 2]), pitch, math.atan2(r[1, 0], r[0, 0])
+
     def __matmul__(self, other: Pose) -> Pose:
         """Compose: ``(a @ b)`` expresses b, given in frame a, in a's parent frame."""
         quat = quat_multiply(self.quat_xyzw, other.quat_xyzw)

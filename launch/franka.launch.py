@@ -1,0 +1,77 @@
+"""The lab's way in: ``ros2 launch vlatools franka.launch.py robot_ip:=172.16.0.2 camera_serial:="'012345678901'"``.
+
+Starts the same table of processes as ``vlatools up`` (vlatools.nodes.table), and what a ROS installation adds: robot_state_publisher,
+the camera's static transform from its calibration, rviz.
+"""
+
+from launch import LaunchContext, LaunchDescription
+from launch.actions import DeclareLaunchArgument, ExecuteProcess, OpaqueFunction, SetEnvironmentVariable
+from launch.substitutions import Command, LaunchConfiguration
+from launch_ros.actions import Node
+from launch_ros.parameter_descriptions import ParameterValue
+
+from vlatools.camera import calibration
+from vlatools.config import find_config, share_root
+from vlatools.nodes.table import Arguments, active, command_line, environment, parameter_file
+
+DESCRIPTIONS = Arguments.descriptions()
+
+
+def start(context: LaunchContext) -> list:
+    """Everything that depends on the arguments' values."""
+    arguments = Arguments.parse({name: LaunchConfiguration(name).perform(context) for name in DESCRIPTIONS})
+    actions = []
+    for spec in active(arguments):
+        if spec.ros:
+            actions.append(
+                Node(
+                    package="vlatools",
+                    executable=spec.executable,
+                    name=spec.name,
+                    output="screen",
+                    respawn=True,
+                    respawn_delay=1.0,
+                    parameters=[str(parameter_file()), dict(spec.parameters(arguments))],
+                )
+            )
+        else:
+            actions.append(ExecuteProcess(cmd=command_line(spec, arguments), output="screen"))
+    return actions + visual(arguments)
+
+
+def visual(arguments: Arguments) -> list:
+    """Robot model, the camera's transform and rviz."""
+    camera = calibration.load(find_config(arguments.calibration_file))
+    x, y, z = (str(v) for v in camera.camera_to_base.position)
+    qx, qy, qz, qw = (str(v) for v in camera.camera_to_base.quat_xyzw)
+    roll, pitch, yaw = camera.camera_to_base.rpy
+    model = Command(
+        [
+            f"xacro {share_root() / 'urdf' / 'fr3_d435.urdf.xacro'} 'camera_xyz:={x} {y} {z}' 'camera_rpy:={roll} {pitch} {yaw}'",
+        ]
+    )
+    actions = [
+        Node(
+            package="robot_state_publisher",
+            executable="robot_state_publisher",
+            parameters=[{"robot_description": ParameterValue(model, value_type=str)}],
+        ),
+        Node(
+            package="tf2_ros",
+            executable="static_transform_publisher",
+            arguments=[
+                *("--x", x, "--y", y, "--z", z, "--qx", qx, "--qy", qy, "--qz", qz, "--qw", qw),
+                *("--frame-id", calibration.PARENT_FRAME, "--child-frame-id", calibration.CHILD_FRAME),
+            ],
+        ),
+    ]
+    if arguments.rviz:
+        actions.append(Node(package="rviz2", executable="rviz2", arguments=["-d", str(find_config("vlatools.rviz"))]))
+    return actions
+
+
+def generate_launch_description() -> LaunchDescription:
+    """Arguments with their descriptions (``ros2 launch vlatools franka.launch.py -s``), then the graph."""
+    declared = [DeclareLaunchArgument(name, default_value=default, description=text) for name, (default, text) in DESCRIPTIONS.items()]
+    variables = [SetEnvironmentVariable(key, value) for key, value in environment().items()]
+    return LaunchDescription([*declared, *variables, OpaqueFunction(function=start)])
