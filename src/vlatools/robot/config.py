@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -53,7 +54,7 @@ class SpeedConfig:
         _between("speed.joint_jerk", self.joint_jerk, 1.0, 5000.0, "the FR3 allows 5000 rad/s^3")
         _between("speed.tcp", self.tcp, 0.01, 1.5, "0.35 m/s is brisk on a table")
         _between("speed.tcp_acceleration", self.tcp_acceleration, 0.05, 6.0, "1.5 m/s^2 is brisk on a table")
-        _between("speed.rotation", self.rotation, 0.05, 2.5, "the FR3 allows 2.5 rad/s")
+        _between("speed.rotation", self.rotation, 0.01, 2.5, "the FR3 allows 2.5 rad/s")
         _between("speed.rotation_acceleration", self.rotation_acceleration, 0.1, 17.0, "the FR3 allows 17 rad/s^2")
 
 
@@ -280,6 +281,13 @@ class ArmConfig:
             _between(
                 f"home_q[{index}]", value, float(low[index]), float(high[index]), "FR3 joint limits less the margin"
             )
+
+    def at_speed(self, scale: float) -> ArmConfig:
+        """The same with all speeds scaled by ``scale``, above 0 up to 1."""
+        _between("speed scale", scale, 0.01, 1.0, "1 is the configured speed")
+        names = ("joint_scale", "tcp", "rotation")
+        slower = {name: max(0.01, scale * getattr(self.speed, name)) for name in names}
+        return dataclasses.replace(self, speed=dataclasses.replace(self.speed, **slower))
 
     @property
     def period_s(self) -> float:

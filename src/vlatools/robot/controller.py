@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
@@ -39,6 +40,15 @@ Vector = NDArray[np.float64]
 _LOG = logging.getLogger(__name__)
 _CONTACT_PERIODS = 3  # a contact force must last this many periods
 _CONTACT_RISE = 10.0  # N above the force at the start, where a motion begins in contact
+
+
+@dataclass(frozen=True)
+class LoopTimes:
+    """How the control loop ran since it was asked last: periods per second, longest tick, longest time between two."""
+
+    rate_hz: float
+    worst_tick_s: float
+    worst_gap_s: float
 
 
 def run_in_thread(work: Callable[[], None]) -> None:
@@ -81,6 +91,8 @@ class ArmController:
         self._contact_periods = 0
         self._contact_base: float | None = None
         self._closed = False
+        self._ticks, self._worst_tick, self._worst_gap = 0, 0.0, 0.0
+        self._asked_s = self._ticked_s = clock.now()
 
     # -- the control loop -----------------------------------------------------------------------------------------
     def spin(self, until: threading.Event) -> None:
@@ -90,7 +102,19 @@ class ArmController:
         while not until.is_set():
             begin = self.clock.now()
             self.tick()
-            self.clock.sleep(max(0.0, period - (self.clock.now() - begin)))
+            end = self.clock.now()
+            self._ticks += 1
+            self._worst_tick = max(self._worst_tick, end - begin)
+            self._worst_gap = max(self._worst_gap, begin - self._ticked_s)
+            self._ticked_s = begin
+            self.clock.sleep(max(0.0, period - (end - begin)))
+
+    def loop_times(self) -> LoopTimes:
+        """How :meth:`spin` has run since the last call of this."""
+        now = self.clock.now()
+        times = LoopTimes(self._ticks / max(now - self._asked_s, 1e-3), self._worst_tick, self._worst_gap)
+        self._ticks, self._worst_tick, self._worst_gap, self._asked_s = 0, 0.0, 0.0, now
+        return times
 
     def tick(self) -> None:
         """One control period: read, judge, advance the reference, command. Raises nothing that the robot causes."""
@@ -166,7 +190,7 @@ class ArmController:
         if goal.elapsed < trajectory.duration:
             self._settle.relax()
         else:
-            self._settle.correct(trajectory.goal_q, state.q)
+            self._settle.correct(trajectory.goal_q, state, self._reference)
             end = self._settle.judge(goal, state, self._reference)
             if end is not None:
                 goal.finish(end)
@@ -175,7 +199,7 @@ class ArmController:
     def _follow_stream(self, now: float, state: RobotState) -> None:
         target, velocity = self._stream.target(now)
         if self._stream.ran_out(now):
-            self._settle.correct(target, state.q)
+            self._settle.correct(target, state, self._reference)
         else:
             self._settle.relax()
         self._track(target + self._settle.bias, velocity, None)
@@ -305,6 +329,17 @@ class ArmController:
         """Drop the stream, decelerate and hold; no chunk of its invocation is accepted any more. Idempotent."""
         with self.lock:
             self._stream.end()
+
+    def end_stream(self, invocation_id: str) -> None:
+        """As :meth:`hold`, but only if the stream belongs to ``invocation_id``; "" is any."""
+        with self.lock:
+            if invocation_id in ("", self._stream.status(self.clock.now()).invocation_id):
+                self._stream.end()
+
+    def note_refusal(self, refusal: Rejected) -> None:
+        """Show in the stream's status why a chunk did not even become one."""
+        with self.lock:
+            self._stream.refuse(refusal.reason, str(refusal))
 
     def wait_standstill(self, timeout_s: float) -> bool:
         """True once the arm is measured to stand still; False after ``timeout_s``."""

@@ -14,8 +14,9 @@ from vlatools.robot.reference import Reference
 Vector = NDArray[np.float64]
 
 _ARRIVED = 2e-3  # rad: the reference has reached its target
+_NEAR, _COMING_IN = 4e-3, 0.06  # rad, rad/s: nearer and slower than this the correction begins
 _SLOW = 0.03  # rad/s: measured, slow enough to judge the error
-_RELAX = 0.98  # per period, how the correction fades while motion goes on
+_RELAX = 0.85  # per period, how the correction fades while motion goes on: friction turns with the direction
 
 
 class Settle:
@@ -34,10 +35,11 @@ class Settle:
         """Fade the correction: the target moves again."""
         self.bias = self.bias * _RELAX
 
-    def correct(self, goal: Vector, measured: Vector) -> None:
-        """Add one period of the error ``goal - measured`` (7,) rad."""
-        bias = self.bias + self._config.gain * self._dt * (goal - measured)
-        self.bias = np.clip(bias, -self._config.bound, self._config.bound)
+    def correct(self, goal: Vector, state: RobotState, reference: Reference) -> None:
+        """Add one period of the joint error, once the arm has come in: an error on the way is lag, no friction."""
+        if float(np.abs(reference.q - goal - self.bias).max()) < _NEAR and float(np.abs(state.dq).max()) < _COMING_IN:
+            bias = self.bias + self._config.gain * self._dt * (goal - state.q)
+            self.bias = np.clip(bias, -self._config.bound, self._config.bound)
 
     def judge(self, goal: Goal, state: RobotState, reference: Reference) -> End | None:
         """How ``goal`` ended, once its trajectory is over; None while it is being corrected."""

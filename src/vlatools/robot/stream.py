@@ -217,16 +217,21 @@ class ChunkStream:
             return here, (there - here) / ahead
         goal = np.eye(4)
         goal[:3, :3], goal[:3, 3] = quat_to_matrix(here[3:]), here[:3]
-        found = self._model.ik(goal, self._q, self._config.home, _PULL, iterations=_IK_ITERATIONS)
+        moving = t < line.times[-1]
+        before = self._q
+        found = self._model.ik(goal, before, self._config.home if moving else None, _PULL, iterations=_IK_ITERATIONS)
         self._q = found.q
         unreachable = found.position_error > _IK_POSITION or found.orientation_error > _IK_ORIENTATION
         if unreachable and not self._unreachable:
             self._clips += 1
         self._unreachable = unreachable
-        if t >= line.times[-1]:
+        if not moving:
             return found.q, np.zeros(7)
         twist = np.concatenate([there[:3] - here[:3], pin.log3(quat_to_matrix(there[3:]) @ quat_to_matrix(here[3:]).T)])
-        return found.q, self._model.inverse_step(self._model.jacobian(found.q), twist / ahead)
+        jacobian = self._model.jacobian(found.q)
+        # Of the solution's own motion only the part that does not move the TCP: the drift towards the posture.
+        drift = (found.q - before) / self._config.period_s
+        return found.q, drift + self._model.inverse_step(jacobian, twist / ahead - jacobian @ drift)
 
     def gripper(self, now: float) -> float:
         """Opening that the current row asks for, m."""
