@@ -39,6 +39,10 @@ def project(points):
     return np.stack([K[0] * local[:, 0] / local[:, 2] + K[2], K[1] * local[:, 1] / local[:, 2] + K[3]], axis=1)
 
 
+def above(point, height):
+    return np.asarray(point, dtype=float) + (0.0, 0.0, height)
+
+
 def render(objects, tool):
     """A plain picture of the table, uint8 BGR (480, 640, 3)."""
     image = np.full((480, 640, 3), 18, np.uint8)
@@ -55,7 +59,7 @@ def render(objects, tool):
         corners = np.array([[x + a * 0.02, y + b * 0.02, z + c * 0.02] for a in (-1, 1) for b in (-1, 1) for c in (-1, 1)])
         for face, shade in (((0, 4, 6, 2), 0.5), ((4, 5, 7, 6), 0.75), ((1, 5, 7, 3), 1.0)):
             cv2.fillPoly(image, [project(corners[list(face)]).astype(np.int32)], [int(shade * c) for c in rgb[::-1]], cv2.LINE_AA)
-    hand = project([tool, np.asarray(tool) + [0, 0, 0.1], np.asarray(tool) + [-0.25, 0, 0.5]]).astype(np.int32)
+    hand = project([tool, above(tool, 0.1), above(tool, 0.5) - (0.25, 0, 0)]).astype(np.int32)
     cv2.polylines(image, [hand], False, (70, 70, 74), 22, cv2.LINE_AA)
     cv2.polylines(image, [hand], False, (228, 228, 230), 16, cv2.LINE_AA)
     rng = np.random.default_rng(1)
@@ -97,7 +101,8 @@ class Story:
             latched = name in ("/planner/plan", "/camera/color/camera_info")
             full = f"{kind.__module__.split('.')[0]}/msg/{kind.__name__}"
             self.writer.add_topic(BagTopic(name, schema(full), TopicQos(latched=latched), bulky="image" in name))
-        self.put("/camera/color/camera_info", CameraInfo(width=640, height=480, k=[K[0], 0.0, K[2], 0.0, K[1], K[3], 0.0, 0.0, 1.0]))
+        k = [K[0], 0.0, K[2], 0.0, K[1], K[3], 0.0, 0.0, 1.0]
+        self.put("/camera/color/camera_info", CameraInfo(width=640, height=480, k=k))
 
     def put(self, topic, message):
         assert self.writer.put(topic, EPOCH_NS + round(self.t * 1e9), serialize_message(message))
@@ -125,7 +130,7 @@ class Story:
         self.put("/arm/state", m)
         if self.holding:
             offset = 0.0225 if "bowl" in self.holding else 0.0
-            self.objects[self.holding] = tuple(float(v) for v in self.tool + [0, 0, -offset])
+            self.objects[self.holding] = tuple(float(v) for v in above(self.tool, -offset))
         if self.images and self.t >= self.next_image:
             self.next_image = self.t + 0.25
             data = cv2.imencode(".jpg", render(self.objects, self.tool), [cv2.IMWRITE_JPEG_QUALITY, 85])[1].tobytes()
@@ -137,7 +142,8 @@ class Story:
         if position is not None:
             arguments["position"] = list(position)
         start, begin, width0 = self.t, self.tool.copy(), self.width
-        record = InvocationRecord(event=0, invocation_id=name, family=family, instruction=instruction, arguments_json=json.dumps(arguments))
+        fields = {"invocation_id": name, "family": family, "instruction": instruction}
+        record = InvocationRecord(event=0, arguments_json=json.dumps(arguments), **fields)
         self.put("/tools/log", record)
         self.mode = ArmState.STREAMING
         smoothed, n = 0.0, round(seconds / 0.02)
@@ -145,7 +151,7 @@ class Story:
             s = i / n
             ease = s * s * (3 - 2 * s)
             lift = 0.09 * math.sin(math.pi * s) if family == "move" else 0.0
-            self.tool = begin + ease * (np.asarray(to) - begin) + [0, 0, lift]
+            self.tool = above(begin + ease * (np.asarray(to) - begin), lift)
             if width is not None:
                 self.width = width0 + (width - width0) * min(1.0, 2 * s)
             self.tick()
@@ -154,7 +160,9 @@ class Story:
                 smoothed += 0.4 * (p - smoothed)
                 end = i == n or i + 5 > n
                 verdict = (2 if stall else 1) if end else 0
-                sample = ToolProgress(invocation_id=name, family=family, instruction=instruction, progress=float(p), smoothed=float(max(smoothed, 0.93) if end and not stall else smoothed))
+                shown = max(smoothed, 0.93) if end and not stall else smoothed
+                sample = ToolProgress(invocation_id=name, family=family, instruction=instruction)
+                sample.progress, sample.smoothed = float(p), float(shown)
                 sample.verdict, sample.phase, sample.observation_age = verdict, "approach" if s < 0.6 else "settle", 0.08 + 0.02 * float(self.rng.random())
                 self.put("/tools/progress", sample)
         self.mode = ArmState.IDLE
@@ -165,12 +173,25 @@ class Story:
             if "cube" in thing:
                 x, y, _ = self.objects[thing]
                 self.objects[thing] = (x, y, 0.026)
-        record = InvocationRecord(event=1, invocation_id=name, family=family, instruction=instruction, arguments_json=json.dumps(arguments))
+        record = InvocationRecord(event=1, arguments_json=json.dumps(arguments), **fields)
         record.outcome = "STAGNATED" if stall else "COMPLETED"
         record.reason, record.message = ("no_gain", "progress gained 0.00 in 3.0 s, the limit is 0.02") if stall else ("", "")
         record.progress, record.duration, record.chunks, record.clips = 0.42 if stall else 0.95, self.t - start, 6, clips
         self.put("/tools/log", record)
-        self.rows.append({"family": family, "instruction": instruction, "outcome": record.outcome, "reason": record.reason, "progress": float(record.progress), "duration": float(record.duration), "chunks": 6, "clips": clips})
+        row = {"family": family, "instruction": instruction, "outcome": record.outcome, "reason": record.reason}
+        row |= {"progress": float(record.progress), "duration": float(record.duration), "chunks": 6, "clips": clips}
+        self.rows.append(row)
+
+    def call_retreat(self):
+        record = InvocationRecord(event=0, invocation_id=f"p{self.t:.2f}", family="retreat", instruction="")
+        self.put("/primitives/log", record)
+        begin = self.tool.copy()
+        self.width = 0.08
+        for i in range(40):
+            self.tool = above(begin, 0.12 * (i + 1) / 40)
+            self.tick()
+        record.event, record.outcome, record.duration = 1, "COMPLETED", 0.8
+        self.put("/primitives/log", record)
 
     def wait(self, seconds):
         for _ in range(round(seconds / 0.02)):
@@ -186,7 +207,7 @@ def goal(cube, bowl):
 
 def pick_and_place(s, cube, bowl, slip=False):
     at, into = np.array(s.objects[cube]), np.array(s.objects[bowl])
-    s.call("reach", f"reach the {cube}", at + [0, 0, 0.0], 2.2, position=at, clips=2)
+    s.call("reach", f"reach the {cube}", at, 2.2, position=at, clips=2)
     if slip:
         s.call("grasp", f"grasp the {cube}", at, 4.0, width=0.0, stall=True)
         s.objects[cube] = (at[0] + 0.03, at[1] + 0.02, 0.02)
@@ -199,25 +220,10 @@ def pick_and_place(s, cube, bowl, slip=False):
         s.plan(rest)
         return pick_and_place(s, cube, bowl)
     s.call("grasp", f"grasp the {cube}", at, 1.1, width=0.04, take=cube)
-    s.call("move", f"move the {cube} above the {bowl}", into + [0, 0, 0.06], 2.6, position=into)
-    s.call("release", f"release the {cube} into the {bowl}", into + [0, 0, 0.06], 0.9, width=0.08, drop=True)
+    s.call("move", f"move the {cube} above the {bowl}", above(into, 0.06), 2.6, position=into)
+    s.call("release", f"release the {cube} into the {bowl}", above(into, 0.06), 0.9, width=0.08, drop=True)
     s.event("effect_checked", f"the {cube} is in the {bowl}: true (4 mm apart, the limit is 40 mm)", truth="true")
     s.observe()
-
-
-def _retreat(self):
-    record = InvocationRecord(event=0, invocation_id=f"p{self.t:.2f}", family="retreat", instruction="")
-    self.put("/primitives/log", record)
-    begin = self.tool.copy()
-    self.width = 0.08
-    for i in range(40):
-        self.tool = begin + [0, 0, 0.12 * (i + 1) / 40]
-        self.tick()
-    record.event, record.outcome, record.duration = 1, "COMPLETED", 0.8
-    self.put("/primitives/log", record)
-
-
-Story.call_retreat = _retreat
 
 
 def write_story(folder: Path, images=True):
@@ -233,7 +239,8 @@ def write_story(folder: Path, images=True):
     s.mode, s.errors = ArmState.REFLEX, ["cartesian_reflex"]
     s.wait(0.4)
     s.mode, s.errors = ArmState.IDLE, []
-    s.put("/diagnostics", DiagnosticArray(status=[DiagnosticStatus(level=bytes([1]), name="camera", message="color rate 11.8 Hz, expected 15 Hz")]))
+    slow = DiagnosticStatus(level=bytes([1]), name="camera", message="color rate 11.8 Hz, expected 15 Hz")
+    s.put("/diagnostics", DiagnosticArray(status=[slow]))
     pick_and_place(s, "yellow cube", "right bowl")
     s.event("finished", "every effect is confirmed", outcome="COMPLETED")
     s.wait(0.6)

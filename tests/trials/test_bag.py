@@ -1,5 +1,6 @@
 """Bags: whatever ends the recording, what was flushed is readable, counted and self-describing."""
 
+import io
 import itertools
 import os
 import random
@@ -11,7 +12,10 @@ import time
 from pathlib import Path
 
 import pytest
+from mcap.records import Schema
+from mcap_ros2.decoder import DecoderFactory
 from rclpy.serialization import deserialize_message, serialize_message
+from rich.console import Console
 from rosbags.highlevel import AnyReader
 from rosbags.typesys import Stores, get_typestore
 from sensor_msgs.msg import CameraInfo
@@ -68,9 +72,6 @@ def test_every_interface_describes_itself():
         found = schema(name)
         assert found.hash.startswith("RIHS01_") and "MSG: std_msgs/Header" in found.text
     # Decoding by the text alone gives what ROS wrote.
-    from mcap_ros2.decoder import DecoderFactory
-    from mcap.records import Schema
-
     kind = schema("sensor_msgs/msg/CameraInfo")
     decode = DecoderFactory().decoder_for("cdr", Schema(1, kind.text.encode(), "ros2msg", kind.name))
     message = CameraInfo(width=640, height=480, k=[float(i) for i in range(9)])
@@ -253,7 +254,7 @@ def test_damage_in_the_middle_is_said(tmp_path):
 
 
 def test_messages_are_clear(tmp_path):
-    with pytest.raises(BagUnreadable, match="no .mcap"):
+    with pytest.raises(BagUnreadable, match=r"no \.mcap"):
         bag_info(tmp_path)
     writer = write(tmp_path / "bag")
     with pytest.raises(BagError, match="begin a new bag"):
@@ -261,9 +262,7 @@ def test_messages_are_clear(tmp_path):
     writer.close()
     with pytest.raises(BagError, match="another folder"):
         BagWriter(tmp_path / "bag", MonotonicClock(), LIMITS)
-    from rich.console import Console
-
-    console = Console(width=140, record=True, file=open(os.devnull, "w"))
+    console = Console(width=140, record=True, file=io.StringIO())
     console.print(bag_table(bag_info(tmp_path / "bag")))
     shown = console.export_text()
     assert "/log" in shown and "closed and indexed" in shown and "10.0 Hz" in shown

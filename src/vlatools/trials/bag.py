@@ -178,6 +178,9 @@ class BagWriter:
             channel_id = self._mcap.register_channel(topic.name, "cdr", self._schema_ids[kind], metadata)
             self._channels[topic.name] = _Channel(topic, channel_id)
 
+    def __contains__(self, topic: str) -> bool:
+        return topic in self._channels
+
     def put(self, topic: str, stamp_ns: int, payload: Payload, size: int | None = None) -> bool:
         """Queue a message; never blocks.
 
@@ -209,8 +212,9 @@ class BagWriter:
 
     def counts(self) -> dict[str, TopicCount]:
         """Per topic, what is on disk and what was dropped so far."""
-        with self._mcap_lock:
-            return {name: TopicCount(c.topic.schema.name, c.written, c.dropped) for name, c in self._channels.items()}
+        # Without the lock: it is held while the disk syncs, and a snapshot of integers needs none.
+        channels = list(self._channels.items())
+        return {name: TopicCount(c.topic.schema.name, c.written, c.dropped) for name, c in channels}
 
     def close(self) -> BagCheck:
         """Write what is queued, end the file, write metadata.yaml, reopen the bag and count. Never raises; see ``ok``."""

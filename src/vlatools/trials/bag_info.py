@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import yaml
 from rich.console import Group
@@ -160,7 +161,7 @@ def bag_table(info: BagInfo) -> Group:
     return Group(head, Text.assemble(line, state), Text(""), table)
 
 
-def _metadata(path: Path) -> dict[str, object] | None:
+def _metadata(path: Path) -> dict[str, Any] | None:
     try:
         return dict(yaml.safe_load(path.read_text(encoding="utf-8"))["rosbag2_bagfile_information"])
     except (OSError, yaml.YAMLError, KeyError, TypeError):

@@ -131,7 +131,7 @@ def timeline(data: TrialData) -> list[TimelineRow]:
 
 def _badge(trial: Trial) -> tuple[str, str, str]:
     """Style, word and explanation of the header's badge."""
-    judge = next((v for v in reversed(trial.verdicts) if v.get("value") is trial.success), {})
+    judge: dict[str, Any] = next((v for v in reversed(trial.verdicts) if v.get("value") is trial.success), {})
     by = {"sim_truth": "the simulation's true state", "perception": "perception", "operator": "the operator"}.get(
         str(judge.get("verified_by")), "nobody"
     )
