@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 
 from vlatools.core import ActionChunk, ArmFault, CancelToken, Clock, Outcome, Rejected, StaleData
 from vlatools.robot.config import ArmConfig
+from vlatools.robot.drive import Drive
 from vlatools.robot.goal import End, Goal
 from vlatools.robot.gripper import GripperControl
-from vlatools.robot.limits import Guards, TargetClipper
 from vlatools.robot.ports import (
     ArmMode,
     ArmState,
@@ -27,19 +27,13 @@ from vlatools.robot.ports import (
     Primitive,
     PrimitiveFeedback,
     PrimitiveResult,
-    RobotState,
 )
 from vlatools.robot.primitives import PrimitiveRunner
-from vlatools.robot.reference import Reference
-from vlatools.robot.settle import Settle
-from vlatools.robot.stream import ChunkStream
 from vlatools.robot.supervisor import Background, Refusal, Supervisor
 
 Vector = NDArray[np.float64]
 
 _LOG = logging.getLogger(__name__)
-_CONTACT_PERIODS = 3  # a contact force must last this many periods
-_CONTACT_RISE = 10.0  # N above the force at the start, where a motion begins in contact
 
 
 @dataclass(frozen=True)
@@ -81,15 +75,11 @@ class ArmController:
         self.gripper = GripperControl(gripper, config.gripper, config.stream.gripper_hysteresis)
         self._servo = servo
         self._watch = Supervisor(servo, config, clock, background, self.lock)
-        self._reference = Reference(config, Guards(config))
-        self._stream = ChunkStream(config, TargetClipper(config))
-        self._settle = Settle(config)
+        self._drive = Drive(config, self.gripper)
+        self._reference, self._stream = self._drive.reference, self._drive.stream
         self._runner = PrimitiveRunner(self)
         self._following = False  # the servo follows our reference
         self._goal: Goal | None = None
-        self._blocked = ""  # guard that stops the reference now
-        self._contact_periods = 0
-        self._contact_base: float | None = None
         self._closed = False
         self._ticks, self._worst_tick, self._worst_gap = 0, 0.0, 0.0
         self._asked_s = self._ticked_s = clock.now()
@@ -127,7 +117,7 @@ class ArmController:
             if self._watch.maintenance is not None or not self._measure(now):
                 return
             try:
-                self._drive(now)
+                self._advance(now)
             except ArmFault as fault:
                 self._on_fault(fault, now)
             except Exception as error:  # the loop must live on to hold the arm, whatever a target did to it
@@ -153,7 +143,7 @@ class ArmController:
             self._watch.recover_by_itself(now)
         return False
 
-    def _drive(self, now: float) -> None:
+    def _advance(self, now: float) -> None:
         """Advance the reference by one period and command it."""
         state = self._watch.state
         assert state is not None
@@ -172,60 +162,15 @@ class ArmController:
         if not self._following:
             return
         if goal is not None and goal.trajectory is not None:
-            self._follow_goal(goal, state)
+            self._drive.follow_goal(goal, state)
         elif streaming:
-            self._follow_stream(now, state)
+            self._drive.follow_stream(now, state)
         else:
-            self._reference.brake()
-            self._contact_base = None
-        if goal is not None or streaming:
-            self._check_contact(state)
+            self._drive.brake()
+        touched = self._drive.contact(state) if goal is not None or streaming else None
+        if touched is not None:
+            self._void(*touched)
         self._servo.command(self._reference.q, self._reference.v)
-
-    def _follow_goal(self, goal: Goal, state: RobotState) -> None:
-        trajectory = goal.trajectory
-        assert trajectory is not None
-        goal.elapsed += self.config.period_s
-        target, velocity = trajectory.at(goal.elapsed)
-        if goal.elapsed < trajectory.duration:
-            self._settle.relax()
-        else:
-            self._settle.correct(trajectory.goal_q, state, self._reference)
-            end = self._settle.judge(goal, state, self._reference)
-            if end is not None:
-                goal.finish(end)
-        self._track(target + self._settle.bias, velocity, goal)
-
-    def _follow_stream(self, now: float, state: RobotState) -> None:
-        target, velocity = self._stream.target(now)
-        if self._stream.ran_out(now):
-            self._settle.correct(target, state, self._reference)
-        else:
-            self._settle.relax()
-        self._track(target + self._settle.bias, velocity, None)
-        self.gripper.follow(self._stream.gripper(now))
-
-    def _track(self, target: Vector, velocity: Vector, goal: Goal | None) -> None:
-        guard, why = self._reference.track(target, velocity)
-        if guard and guard != self._blocked:
-            _LOG.info("%s: %s", guard, why)
-            if goal is not None:
-                goal.clips += 1
-            else:
-                self._stream.count_clip()
-        self._blocked = guard
-
-    def _check_contact(self, state: RobotState) -> None:
-        force = float(np.linalg.norm(state.wrench[:3]))
-        if self._contact_base is None:
-            self._contact_base = force
-        limit = max(self.config.limits.contact_force, self._contact_base + _CONTACT_RISE)
-        self._contact_periods = self._contact_periods + 1 if force > limit else 0
-        if self._contact_periods >= _CONTACT_PERIODS:
-            self._contact_periods = 0
-            self._void(
-                "contact_force", f"external force {force:.0f} N, the limit is {limit:.0f} N: look what the arm touches"
-            )
 
     # -- faults ---------------------------------------------------------------------------------------------------
     def _void(self, reason: str, message: str, outcome: Outcome = Outcome.FAULT) -> None:
@@ -233,7 +178,7 @@ class ArmController:
         if self._goal is not None:
             self._goal.finish(End(outcome, reason, message))
         self._stream.end(reason, message)
-        self._contact_base = None
+        self._drive.forget_contact()
 
     def _drop_servo(self, always: bool = False) -> None:
         """Stop following; the next goal starts anew from the measured position."""
@@ -322,7 +267,7 @@ class ArmController:
             assert state is not None
             if not self._stream.active(now):
                 self.gripper.forget_column()
-                self._contact_base = None
+                self._drive.forget_contact()
             self._stream.accept(chunk, now, self._reference.q if self._following else state.q)
 
     def hold(self) -> None:
@@ -445,5 +390,4 @@ class ArmController:
 
     def prepare(self) -> None:
         """A new trajectory begins: forget the correction and the contact of the last one."""
-        self._settle.reset()
-        self._contact_base = None
+        self._drive.prepare()
