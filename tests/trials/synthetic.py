@@ -1,4 +1,4 @@
-"""A made-up but plausible trial as a real bag: four goals' worth of motion, one failed grasp with a replan, a reflex. For tests of the report."""
+"""A made-up but plausible trial as a real bag, for tests of the report: a failed grasp with a replan, a reflex, two cubes in two bowls."""
 
 import json
 import math
@@ -40,7 +40,7 @@ def project(points):
 
 
 def above(point, height):
-    return np.asarray(point, dtype=float) + (0.0, 0.0, height)
+    return np.add(point, (0.0, 0.0, height))
 
 
 def render(objects, tool):
@@ -163,7 +163,8 @@ class Story:
                 shown = max(smoothed, 0.93) if end and not stall else smoothed
                 sample = ToolProgress(invocation_id=name, family=family, instruction=instruction)
                 sample.progress, sample.smoothed = float(p), float(shown)
-                sample.verdict, sample.phase, sample.observation_age = verdict, "approach" if s < 0.6 else "settle", 0.08 + 0.02 * float(self.rng.random())
+                sample.verdict, sample.phase = verdict, "approach" if s < 0.6 else "settle"
+                sample.observation_age = 0.08 + 0.02 * float(self.rng.random())
                 self.put("/tools/progress", sample)
         self.mode = ArmState.IDLE
         if take:
@@ -198,7 +199,12 @@ class Story:
             self.tick()
 
 
-GOAL = [("reach", "reach the {c}"), ("grasp", "grasp the {c}"), ("move", "move the {c} above the {b}"), ("release", "release the {c} into the {b}")]
+GOAL = [
+    ("reach", "reach the {c}"),
+    ("grasp", "grasp the {c}"),
+    ("move", "move the {c} above the {b}"),
+    ("release", "release the {c} into the {b}"),
+]
 
 
 def goal(cube, bowl):
@@ -218,7 +224,8 @@ def pick_and_place(s, cube, bowl, slip=False):
         rest = goal("red cube", "left bowl") + goal("yellow cube", "right bowl")
         s.event("replanned", f"after outcome: {len(rest)} invocations left", generation=s.generation)
         s.plan(rest)
-        return pick_and_place(s, cube, bowl)
+        pick_and_place(s, cube, bowl)
+        return
     s.call("grasp", f"grasp the {cube}", at, 1.1, width=0.04, take=cube)
     s.call("move", f"move the {cube} above the {bowl}", above(into, 0.06), 2.6, position=into)
     s.call("release", f"release the {cube} into the {bowl}", above(into, 0.06), 0.9, width=0.08, drop=True)

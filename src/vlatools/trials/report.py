@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 from dataclasses import dataclass
 from datetime import datetime
@@ -185,9 +186,9 @@ def _figures(trial: Trial, data: TrialData, calls: list[Call]) -> list[tuple[str
     """Latencies and the like: name, median, 95th percentile."""
     ages = spread(sample.age for call in calls for sample in call.samples)
     first = spread(call.samples[0].t - call.start for call in calls if call.samples)
-    gaps = spread(b.t - a.t for call in calls for a, b in zip(call.samples, call.samples[1:], strict=False))
+    gaps = spread(b.t - a.t for call in calls for a, b in itertools.pairwise(call.samples))
     between = spread(
-        b.start - a.end for a, b in zip(calls, calls[1:], strict=False) if a.end is not None and b.start >= a.end
+        b.start - a.end for a, b in itertools.pairwise(calls) if a.end is not None and b.start >= a.end
     )
     force = spread(sample.force for sample in data.arm)
     rows = [

@@ -1,4 +1,7 @@
-"""What a report is made of, read from a trial's bag: invocations, progress, plans, arm path, frames, faults. Times are seconds from the bag's start."""
+"""What a report is made of, read from a trial's bag: invocations, progress, plans, arm path, frames, faults.
+
+Times are seconds from the bag's start.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vlatools.trials.bag_read import BagMessage, BagReader
+from vlatools.trials.bag_read import BagMessage, BagReader, BagUnreadable
 
 VERDICTS = ("continue", "advance", "replan", "timeout")
 ARM_MODES = (
@@ -262,19 +265,23 @@ class _Collector:
 
 
 def read_trial_data(bag: Path) -> TrialData:
-    """Read what a report needs; a damaged tail is left out and named in ``damage``. Raises BagUnreadable without a bag."""
+    """Read what a report needs; what is damaged is left out and named in ``damage``. Raises BagUnreadable without a bag."""
     reader = BagReader(bag)
     collector = _Collector()
     start: int | None = None
     last = 0
+    unfit: dict[str, str] = {}
     for channel, message in reader.records():
         start = message.log_time if start is None else start
         last = message.log_time
         if channel.topic in collector.topics:
-            collector.add((message.log_time - start) * 1e-9, reader.message(channel, message))
+            try:
+                collector.add((message.log_time - start) * 1e-9, reader.message(channel, message))
+            except BagUnreadable as error:
+                unfit[channel.topic] = str(error)
     data = collector.data
     data.duration = (last - start) * 1e-9 if start is not None else 0.0
-    data.damage = "" if reader.closed else reader.damage
+    data.damage = "; ".join([*([] if reader.closed else [reader.damage]), *unfit.values()])
     data.calls.sort(key=lambda call: call.start)
     return data
 

@@ -117,7 +117,8 @@ def path_above(data: TrialData) -> str:
         parts.append(_object_above(name, *px(point), _extent(data, name) * scale, "is"))
     parts += _path(data, px)
     for name, point in last.items():
-        if any("bowl" in other and other != name and math.dist(point[:2], place[:2]) < 0.05 for other, place in last.items()):
+        bowls = [place for other, place in last.items() if "bowl" in other and other != name]
+        if any(math.dist(point[:2], place[:2]) < 0.05 for place in bowls):
             continue  # its colour says what lies in the bowl; two names over each other say nothing
         u, v = px(point)
         parts.append(f'<text class="name mid" x="{u:.0f}" y="{v + _extent(data, name) * scale / 2 + 17:.0f}">{escape(name)}</text>')
@@ -204,7 +205,8 @@ def arm_lanes(data: TrialData) -> str:
     for note in data.notes:
         if note.kind == "fault":
             u = x(note.t)
-            parts.append(f'<line class="fault" x1="{u:.1f}" x2="{u:.1f}" y1="0" y2="{height - 20}"><title>{escape(note.message)}</title></line>')
+            title = f"<title>{escape(note.message)}</title>"
+            parts.append(f'<line class="fault" x1="{u:.1f}" x2="{u:.1f}" y1="0" y2="{height - 20}">{title}</line>')
     return "".join([*parts, "</svg>"])
 
 

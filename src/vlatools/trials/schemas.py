@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -16,7 +17,7 @@ from vlatools.core import VlatoolsError
 _SEPARATOR = "=" * 80
 _FIELD = re.compile(r"^\s*([A-Za-z][A-Za-z0-9_/]*)(?:<=\d+)?(?:\[[^\]]*\])?\s+[A-Za-z]")
 _PRIMITIVES = frozenset(
-    ["bool", "byte", "char", "float32", "float64", "int8", "uint8", "int16", "uint16", "int32", "uint32", "int64", "uint64", "string", "wstring"]
+    ("bool", "byte", "char", "float32", "float64", "string", "wstring", *(f"{u}int{n}" for u in ("", "u") for n in (8, 16, 32, 64)))
 )
 
 
@@ -37,6 +38,13 @@ class TypeSchema:
     name: str
     text: str
     hash: str
+
+
+def _own_share(package: str) -> tuple[Path, ...]:
+    """The share folder of the very installation that Python imports ``package`` from: definition and code then agree."""
+    spec = importlib.util.find_spec(package)
+    parents = Path(spec.origin).parents if spec is not None and spec.origin else ()
+    return tuple(folder / "share" for folder in parents if (folder / "share" / package).is_dir())[:1]
 
 
 def share_folders() -> tuple[Path, ...]:
@@ -87,7 +95,7 @@ def _find(type_name: str, folders: tuple[Path, ...]) -> Path:
     parts = type_name.split("/")
     if len(parts) != 3 or parts[1] != "msg":
         raise UnknownType(f"'{type_name}' is no message type: write it as package/msg/Name")
-    for folder in folders:
+    for folder in (*_own_share(parts[0]), *folders):
         path = folder / parts[0] / "msg" / f"{parts[2]}.msg"
         if path.is_file():
             return path
