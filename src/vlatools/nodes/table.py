@@ -38,6 +38,7 @@ class Arguments:
     task: str = _argument("simple", "scene of the simulation: simple, conditioned or long")  # type: ignore[assignment]
     seed: int = _argument(0, "seed of the simulated scene")  # type: ignore[assignment]
     speed: float = _argument(1.0, "speed scale of the arm, above 0 up to 1")  # type: ignore[assignment]
+    trials: str = _argument("trials", "folder in which the recorder makes one folder a trial")  # type: ignore[assignment]
     domain: str = _argument("default", "name that keeps two simulations on one machine apart")  # type: ignore[assignment]
 
     def __post_init__(self) -> None:
@@ -140,7 +141,7 @@ TABLE: tuple[ProcessSpec, ...] = (
     ProcessSpec("perception", "vlatools.nodes.perception", parameters=_calibrated),
     ProcessSpec("tools", "vlatools.nodes.tools", parameters=lambda a: {"policy": a.policy, **_calibrated(a)}),
     ProcessSpec("planner", "vlatools.nodes.planner", parameters=lambda a: {"planner": a.planner}),
-    ProcessSpec("recorder", "vlatools.nodes.recorder", when=lambda a: a.record, parameters=_calibrated),
+    ProcessSpec("recorder", "vlatools.nodes.recorder", when=lambda a: a.record, parameters=lambda a: {"root": a.trials, **_calibrated(a)}),
     ProcessSpec("monitor", "vlatools.nodes.monitor", parameters=_calibrated),
 )
 
