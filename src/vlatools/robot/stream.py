@@ -26,6 +26,7 @@ _IK_ITERATIONS = 5
 _PULL = 0.01  # towards the home posture per period
 _FUTURE_S = 0.1  # a stamp may be this far ahead of the clock
 _IK_POSITION, _IK_ORIENTATION = 2e-3, 1e-2  # m, rad: what the IK may leave without the target counting as clipped
+_SEAM = 1e-6  # m or rad: a smaller step into a chunk needs no blending
 _EDGE = 2e-3  # rad: joint targets stay this far from the guard's limit
 
 
@@ -201,7 +202,7 @@ class ChunkStream:
             offset = np.concatenate([start[:3] - here[:3], pin.log3(turn)])
         column = chunk.actions[:, 7]
         gripper = column[first - 1 :] if first > 0 else np.concatenate([column[:1], column])
-        blend_s = max(self._config.stream.blend_s, 1.5 * seam_s)
+        blend_s = max(self._config.stream.blend_s, 1.5 * seam_s) if np.abs(offset).max() > _SEAM else 0.0
         line = _Timeline(space, np.array(times), np.array(rows), gripper, offset, blend_s)
         return line, chunk.horizon - first, late
 
