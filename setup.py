@@ -1,4 +1,4 @@
-"""What pyproject.toml cannot say: the files that make this folder a ROS package (colcon installs them below share/vlatools)."""
+"""What pyproject.toml cannot say: the files that make this folder a ROS package (colcon installs them)."""
 
 from pathlib import Path
 
@@ -13,6 +13,7 @@ def data_files() -> list[tuple[str, list[str]]]:
     files = [
         ("share/ament_index/resource_index/packages", ["resource/vlatools"]),
         ("share/vlatools", ["package.xml"]),
+        ("lib/vlatools", sorted(str(path.relative_to(ROOT)) for path in (ROOT / "scripts/ros").iterdir() if path.name != "run")),
     ]
     for top in SHARED_FOLDERS:
         for folder in sorted({path.parent for path in (ROOT / top).rglob("*") if path.is_file() and "__pycache__" not in path.parts}):
