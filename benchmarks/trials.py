@@ -1,0 +1,183 @@
+"""Whole tasks through the ROS graph on the served simulation, judged by the true physical state.
+
+    python benchmarks/trials.py --task simple conditioned long --seeds 20
+    python benchmarks/trials.py --task simple --seeds 10 --disturb teleport_grasp
+
+One graph serves all trials; the scene is reset between them. One row of JSON per trial goes to ``--out``; trials that are in it already
+are not run again, so a killed run resumes. A table with Wilson intervals ends the run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from fate import DISTURBANCES, Fate
+from rich.console import Console
+
+from vlatools.commands.task import TaskEnd, perform
+from vlatools.commands.truth import TruthJudge
+from vlatools.commands.up import log_folder, wait_ready
+from vlatools.config import config_root
+from vlatools.core import Family
+from vlatools.nodes.graph_client import GraphClient
+from vlatools.nodes.supervisor import Graph, free_simulation, use_environment
+from vlatools.nodes.table import Arguments
+from vlatools.sim.control import SimControl, default_address
+from vlatools.trials.summary import TrialRow, summary_table
+from vlatools.trials.tasks import TaskConfig, load_task
+
+Key = tuple[str, int, str]
+
+
+class Disturber:
+    """Strikes during an invocation, told by the tools' progress."""
+
+    def __init__(self, client: GraphClient, fate: Fate) -> None:
+        self._client = client
+        self._fate = fate
+        self._seen = ""
+
+    def tick(self) -> None:
+        """Look for the start of an invocation."""
+        progress = self._client.seen.progress
+        if progress is None or progress.invocation_id == self._seen:
+            return
+        self._seen = progress.invocation_id
+        plan = self._client.seen.plan
+        if plan is None or not 0 <= plan.current < len(plan.steps):
+            return
+        name = plan.steps[plan.current].object
+        delay = self._fate.delay(Family(progress.family), name)
+        if delay is not None:
+            threading.Timer(delay, self._fate.strike, (name, progress.instruction)).start()
+
+
+def main() -> int:
+    """Run the trials that are missing and print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--task", nargs="+", default=["simple", "conditioned", "long"], help="names in config/tasks")
+    parser.add_argument("--seeds", type=int, default=20, help="trials of each task")
+    parser.add_argument("--start", type=int, default=0, help="first seed")
+    parser.add_argument("--disturb", choices=DISTURBANCES, default="none", help="what goes wrong in each trial")
+    parser.add_argument("--out", type=Path, default=Path("trials/graph.jsonl"), help="rows, appended")
+    parser.add_argument("--record", action="store_true", help="record a bag of each trial")
+    options = parser.parse_args()
+    console = Console()
+    options.out.parent.mkdir(parents=True, exist_ok=True)
+    rows = read(options.out)
+    wanted = [
+        (task, seed, options.disturb)
+        for task in options.task
+        for seed in range(options.start, options.start + options.seeds)
+    ]
+    missing = [key for key in wanted if key not in rows]
+    if missing:
+        run(console, missing, rows, options)
+    done = [TrialRow(r["task"], r["seed"], r["success"], r["claimed"], r["duration"], r["why"], r["replans"], tuple(r["records"]))
+            for key, r in rows.items() if key in wanted and (options.disturb == "none" or r["disturbed"])]  # fmt: skip
+    console.print(summary_table(done))
+    return 0
+
+
+def run(console: Console, missing: list[Key], rows: dict[Key, dict[str, Any]], options: argparse.Namespace) -> None:
+    """Start the graph and run what is missing."""
+    domain, host = free_simulation()
+    first = load_task(config_root() / "tasks", missing[0][0])
+    arguments = Arguments(robot_ip=host, sim=True, task=first.scene, seed=missing[0][1], record=options.record, domain=f"b{domain}")
+    graph = Graph(arguments, log_folder(), domain, say=lambda line: console.print(line, style="yellow", markup=False))
+    use_environment(graph.env)
+    graph.start()
+    control = SimControl(default_address(arguments.domain))
+    try:
+        with GraphClient(options.record) as client:
+            if not wait_ready(console, client, graph, threading.Event()):
+                raise SystemExit(2)
+            for key in missing:
+                row = trial(console, client, graph, control, key, options.record)
+                rows[key] = row
+                with options.out.open("a") as file:
+                    file.write(json.dumps(row, default=str) + "\n")
+                say(console, row)
+    finally:
+        graph.stop()
+
+
+def trial(console: Console, client: GraphClient, graph: Graph, control: SimControl, key: Key, record: bool) -> dict[str, Any]:
+    """One trial on the running graph."""
+    name, seed, disturb = key
+    task = load_task(config_root() / "tasks", name)
+    control.reset(seed, task.scene)
+    time.sleep(1.0)  # the camera has to see the new scene
+    if not wait_ready(console, client, graph, threading.Event()):
+        raise SystemExit(2)
+    before = control.info()
+    fate = Fate(disturb, control, np.random.default_rng([seed, 17]))
+    disturber = Disturber(client, fate)
+    wall_s = time.monotonic()
+    with TruthJudge(control, task.success) as judge:
+        end = perform(client, task.instruction, task=task.name, seed=seed, record=record, on_tick=disturber.tick, judge=judge.verdict)
+    return row_of(task, seed, disturb, fate.done, end, time.monotonic() - wall_s, before, control.info())
+
+
+def row_of(
+    task: TaskConfig, seed: int, disturb: str, disturbed: str, end: TaskEnd, wall_s: float, before: dict[str, Any], after: dict[str, Any]
+) -> dict[str, Any]:
+    """A trial as one JSON row."""
+    in_time = end.duration_s <= task.budget.time_limit_s
+    success = end.success and in_time
+    verdict = end.verdict.message if end.verdict is not None else ""
+    return {
+        "task": task.name,
+        "seed": seed,
+        "disturb": disturb,
+        "disturbed": disturbed,
+        "success": success,
+        "claimed": end.claimed,
+        "verified": end.verified,
+        "outcome": end.outcome.value,
+        "duration": round(end.duration_s, 2),
+        "wall": round(wall_s, 2),
+        "why": "" if success else f"{end.outcome.value} {end.reason}: {end.message} | judge: {verdict}",
+        "invocations": end.invocations,
+        "replans": end.replans,
+        "records": list(end.table),
+        "sim_before": before,
+        "sim_after": after,
+    }
+
+
+def read(path: Path) -> dict[Key, dict[str, Any]]:
+    """Rows of earlier runs; a last line that a kill has cut off is left out."""
+    rows: dict[Key, dict[str, Any]] = {}
+    if path.is_file():
+        for line in path.read_text().splitlines():
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError:
+                print(f"{path}: a line that is no JSON is left out", file=sys.stderr)
+                continue
+            rows[(row["task"], row["seed"], row["disturb"])] = row
+    return rows
+
+
+def say(console: Console, row: dict[str, Any]) -> None:
+    """One line a trial."""
+    mark = "ok  " if row["success"] else "FAIL"
+    fate = f"  [{row['disturbed'] or 'not disturbed'}]" if row["disturb"] != "none" else ""
+    console.print(
+        f"{mark} {row['task']} {row['seed']:3d}  {row['duration']:6.1f} s  {row['invocations']:2d} calls  {row['replans']} replans{fate}  {row['why']}",
+        markup=False,
+        highlight=False,
+        soft_wrap=True,
+    )
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
