@@ -75,21 +75,21 @@ class Studio:
         red, yellow = truth["red cube"], truth["yellow cube"]
         if category == "bowl":
             for cube, bowl in (("red cube", "left bowl"), ("yellow cube", "right bowl")):
-                spot = truth[bowl].pose.position + [*rng.uniform(-0.025, 0.025, 2), 0.04]
+                spot = truth[bowl].pose.position + np.array([*rng.uniform(-0.025, 0.025, 2), 0.04])
                 world.teleport(cube, Pose(spot, truth[cube].pose.quat_xyzw))
             world.advance(700)
         elif category == "stack":
-            above = yellow.pose.position + [*rng.uniform(-0.008, 0.008, 2), (yellow.size[2] + red.size[2]) / 2]
+            above = yellow.pose.position + np.array([*rng.uniform(-0.008, 0.008, 2), (yellow.size[2] + red.size[2]) / 2])
             world.teleport("red cube", Pose(above, red.pose.quat_xyzw))
         elif category == "arm":
             cube = truth[("red cube", "yellow cube", "blue cube")[int(rng.integers(3))]]
             turn = cube.pose.yaw + rng.integers(4) * math.pi / 2
-            self._gripper(cube.pose.position + [0, 0, rng.uniform(0.0, 0.12)], math.remainder(turn, math.pi), 0.08)
+            self._gripper(cube.pose.position + np.array([0.0, 0.0, rng.uniform(0.0, 0.12)]), math.remainder(turn, math.pi), 0.08)
         elif category == "held":
             yaw = rng.uniform(-0.7, 0.7)
             spot = np.array([rng.uniform(0.40, 0.62), rng.uniform(-0.16, 0.16), rng.uniform(0.05, 0.25)])
             world.teleport("red cube", Pose(spot, np.array([0, 0, math.sin(yaw / 2), math.cos(yaw / 2)])))
-            self._gripper(spot + [0, 0, 0.004], yaw, float(red.size[0]))
+            self._gripper(spot + np.array([0.0, 0.0, 0.004]), yaw, float(red.size[0]))
 
     def _gripper(self, position: NDArray[np.float64], yaw: float, width: float) -> None:
         world = self._world

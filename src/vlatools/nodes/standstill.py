@@ -60,9 +60,7 @@ class Standstill:
                 if time.monotonic() >= deadline:
                     if age_s > _MAX_AGE_S:
                         old = "nothing has come" if age_s == float("inf") else f"the last state is {age_s:.1f} s old"
-                        return Settled(
-                            None, f"waited {timeout_s:.1f} s for the arm's state on {TOPIC}, {old}: is the arm node running?"
-                        )
+                        return Settled(None, f"waited {timeout_s:.1f} s for the arm's state on {TOPIC}, {old}: is the arm node running?")
                     return Settled(None, f"waited {timeout_s:.1f} s for the arm to stand still, it is still moving")
                 self._arrived.wait(_SLICE_S)
         return Settled(None, "canceled")

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 from vlatools.perception.config import PerceptionConfig
 from vlatools.perception.naming import parse, pick_side
 from vlatools.perception.ports import Segment
-from vlatools.perception.regions import known_points, spread, window
+from vlatools.perception.regions import inner, known_points, spread, window
 
 # A hue that covers this much of the visible table is the table's own.
 _TABLE_SHARE = 0.02
@@ -103,7 +103,7 @@ class ColorSegmenter:
             if counts[index] < self.config.min_pixels or (only and name != only):
                 continue
             for region in _join(self._components((labels == index).view(np.uint8), points), points):
-                category = "cube" if spread(known_points(points, region)) < _WIDEST_CUBE_M else "bowl"
+                category = "cube" if spread(known_points(points, inner(region))) < _WIDEST_CUBE_M else "bowl"
                 score = SHARP_SCORE if index not in soft else SHARP_SCORE - 0.2
                 found.append(Segment(f"{name} {category}", score, region))
         return found

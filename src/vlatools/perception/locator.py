@@ -19,15 +19,12 @@ from vlatools.core import Pose
 from vlatools.perception.bowl_fit import BowlFit, find_bowl, is_borne_out
 from vlatools.perception.color_segmenter import SHARP_SCORE, ColorSegmenter
 from vlatools.perception.config import PerceptionConfig
-from vlatools.perception.cube_fit import CubeFit, fit_cube
+from vlatools.perception.cube_fit import fit_cube
 from vlatools.perception.naming import assign, match, parse
 from vlatools.perception.ports import DetectedObject, Scene, Segment, Segmenter
 from vlatools.perception.regions import known_points, window
 
-_MAX_DEPTH_RMS_M = 0.0036
 _OUTLINE_PX = 0.8
-_MAX_UNEXPLAINED = 0.25
-_MIN_VISIBLE = 0.12
 _BOWLS_PER_REGION = 3
 
 
@@ -96,9 +93,8 @@ class Locator:
             )
             if fit is None:
                 continue
-            confidence = _cube_confidence(fit, outline_px)
-            if confidence >= self.config.min_confidence:
-                found.append(_detected("cube", query.color, confidence, fit.center, fit.yaw, (fit.size,) * 3, segment.mask))
+            if fit.confidence >= self.config.min_confidence:
+                found.append(_detected("cube", query.color, fit.confidence, fit.center, fit.yaw, (fit.size,) * 3, segment.mask))
         return found
 
     def _bowls(
@@ -137,18 +133,6 @@ class Locator:
                 region, around = _outside(region, fit), _outside(around, fit)
                 found.append(_bowl(fit, query.color, segment.mask))
         return [thing for thing in found if thing.confidence >= config.min_confidence]
-
-
-def _cube_confidence(fit: CubeFit, outline_px: float) -> float:
-    if (
-        fit.depth_rms > _MAX_DEPTH_RMS_M
-        or fit.unexplained > _MAX_UNEXPLAINED
-        or fit.visible < _MIN_VISIBLE
-        or (math.isfinite(fit.outline_rms) and fit.outline_rms > 1.1 * outline_px)
-    ):
-        return 0.0
-    quality = 1.0 - 0.5 * fit.depth_rms / _MAX_DEPTH_RMS_M - 0.5 * fit.unexplained
-    return float(np.clip(quality * (0.4 + 0.6 * min(1.0, fit.visible / 0.7)), 0.0, 1.0))
 
 
 def _bowl(fit: BowlFit, color: str, mask: NDArray[np.bool_]) -> DetectedObject:

@@ -28,6 +28,14 @@ def known_points(points: NDArray[np.float32], mask: NDArray[np.bool_]) -> NDArra
     return inside[np.isfinite(inside[:, 2])]
 
 
+def inner(mask: NDArray[np.bool_]) -> NDArray[np.bool_]:
+    """The region without its outermost pixels, whose depth is often that of something else."""
+    box = window(mask, 1)
+    out = np.zeros(mask.shape, bool)
+    out[box] = np.asarray(cv2.erode(mask[box].astype(np.uint8), np.ones((3, 3), np.uint8))) > 0
+    return out
+
+
 def spread(points: NDArray[np.float32]) -> float:
     """Larger horizontal extent of points (N, 3) in metres, without the outermost 2 %; 0 for too few."""
     if len(points) < 20:
