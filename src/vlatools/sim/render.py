@@ -64,6 +64,11 @@ class SceneRenderer:
         self._context.readDepthMap = mujoco.mjtDepthMap.mjDEPTH_ZEROFAR  # keeps the precision at a distance
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
 
+    @property
+    def positions(self) -> int:
+        """Number of joint positions that the scene has."""
+        return int(self._model.nq)
+
     def show(self, instance: SceneInstance) -> None:
         """Draw ``instance`` from now on."""
         if instance == self.instance:

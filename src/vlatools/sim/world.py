@@ -74,7 +74,8 @@ class World:
     def __init__(self, instance: SceneInstance) -> None:
         self.home = ArmConfig().home
         self.ticks = 0  # steps since the world was made
-        self._load(instance)
+        self._load = (0.0, np.zeros(3))
+        self._build(instance)
 
     # -- scene ----------------------------------------------------------------------------------------------------
     def reset(self, instance: SceneInstance) -> None:
@@ -84,9 +85,9 @@ class World:
             mjcf.adapt_model(self.model, instance)
             self._place()
         else:
-            self._load(instance)
+            self._build(instance)
 
-    def _load(self, instance: SceneInstance) -> None:
+    def _build(self, instance: SceneInstance) -> None:
         self.instance = instance
         self.model = mujoco.MjModel.from_xml_string(mjcf.build_mjcf(instance))
         mjcf.adapt_model(self.model, instance)
@@ -119,6 +120,8 @@ class World:
 
     def advance(self, ticks: int) -> None:
         """Go on by ``ticks`` milliseconds."""
+        if self._load[0] > 0.0:
+            self._lift_load()
         mujoco.mj_step(self.model, self.data, nstep=ticks)
         self.ticks += ticks
 
@@ -155,6 +158,25 @@ class World:
     def set_torque(self, tau: Vector) -> None:
         """Torques (7,) N m beside gravity compensation, clipped to the FR3's limits."""
         self.data.qfrc_applied[self.v_slice] = np.clip(tau, -TORQUE_LIMITS, TORQUE_LIMITS)
+
+    def joint_torques(self) -> Vector:
+        """What the joints' sensors would measure, gravity included, (7,) N m."""
+        data, joints = self.data, self.v_slice
+        return data.qfrc_applied[joints] + data.qfrc_actuator[joints] + data.qfrc_gravcomp[joints]
+
+    def set_load(self, mass: float, center: Vector) -> None:
+        """Load beyond the hand that the robot believes to carry and compensates: kg, and (3,) m in the flange's frame."""
+        self._load = (mass, np.asarray(center, float))
+        self.data.xfrc_applied[self._hand] = 0.0
+
+    def _lift_load(self) -> None:
+        mass, center = self._load
+        half = -fr3.HAND_YAW  # the hand's frame is the flange's, turned about z
+        turn = np.array([[np.cos(half), -np.sin(half), 0], [np.sin(half), np.cos(half), 0], [0, 0, 1.0]])
+        arm = self.data.xmat[self._hand].reshape(3, 3) @ turn @ center + self.data.xpos[self._hand]
+        lift = np.array([0.0, 0.0, -mass * self.model.opt.gravity[2]])
+        self.data.xfrc_applied[self._hand, :3] = lift
+        self.data.xfrc_applied[self._hand, 3:] = np.cross(arm - self.data.xipos[self._hand], lift)
 
     def update_kinematics(self) -> None:
         """Bring body poses up to the joint positions; a step leaves them 1 ms behind."""
