@@ -17,7 +17,7 @@ from vlatools.trials.bag_read import BagUnreadable
 from vlatools.trials.files import write_atomically
 from vlatools.trials.metrics import spread
 from vlatools.trials.record import DIED, REPORT, Trial, load_trial
-from vlatools.trials.report_data import Call, TrialData, read_trial_data
+from vlatools.trials.report_data import Call, Note, TrialData, read_trial_data
 from vlatools.trials.report_figures import (
     DEFAULT_THRESHOLD,
     FAMILIES,
@@ -93,7 +93,8 @@ def render_report(trial: Trial) -> str:
         above=Markup(path_above(data)) if data.arm or data.scenes else "",
         aside=Markup(path_aside(data)) if data.arm or data.scenes else "",
         lanes=Markup(arm_lanes(data)),
-        notes=[(n, "bad" if n.kind in _BAD else "warn" if n.kind in _WARN else "") for n in data.notes if n.kind in _NOTES],
+        notes=[(n, _style(n)) for n in data.notes if n.kind in _NOTES and not _confirmed(n)],
+        confirmed=[(n, "") for n in data.notes if _confirmed(n)],
         topics=_topics(trial, info),
         figures=_figures(trial, data, calls),
         models=data.models,
@@ -126,8 +127,17 @@ def timeline(data: TrialData) -> list[TimelineRow]:
     for plan in data.plans[1:]:
         why = min(reasons, key=lambda note: abs(note.t - plan.t), default=None)
         text = why.message if why is not None and abs(why.t - plan.t) < 2.0 else f"{len(plan.steps)} steps"
-        rows.append((plan.t, TimelineRow("plan", f"new plan {plan.generation}", 100 * plan.t / total, 0.0, "", "", text)))
+        rows.append((plan.t, TimelineRow("plan", "new plan", 100 * plan.t / total, 0.0, "", "", text)))
     return [row for _, row in sorted(rows, key=lambda item: (item[0], item[1].kind != "plan"))]
+
+
+def _confirmed(note: Note) -> bool:
+    """An effect that was checked and found: good to know, and rarely worth a line of its own."""
+    return note.kind == "effect_checked" and note.data.get("truth") == "true"
+
+
+def _style(note: Note) -> str:
+    return "bad" if note.kind in _BAD else "warn" if note.kind in _WARN or note.kind == "effect_checked" else ""
 
 
 def _badge(trial: Trial) -> tuple[str, str, str]:

@@ -60,6 +60,11 @@ class Projector:
             (c.fx * x / z + c.cx, c.fy * y / z + c.cy) if z > _MIN_DEPTH_M else None for x, y, z in local
         ]
 
+    @property
+    def scale(self) -> float:
+        """Pixels of the picture per pixel of a window 480 wide, for which the sizes of marks are meant."""
+        return self.window[2] / 480
+
     def _window(self) -> tuple[int, int, int, int]:
         """The part of the image that shows the workspace: left, top, width, height in pixels, shaped like the image."""
         c = self.camera
@@ -166,12 +171,12 @@ def _call_overlay(data: TrialData, project: Projector | None, call: Call) -> str
         parts.append(f'<polyline class="halo" points="{points}"/>')
         parts.append(f'<polyline class="path f-{escape(call.family)}" points="{points}"/>')
         u, v = pixels[-1]
-        parts.append(f'<circle class="tip f-{escape(call.family)}" cx="{u:.0f}" cy="{v:.0f}" r="4"/>')
+        parts.append(f'<circle class="tip f-{escape(call.family)}" cx="{u:.0f}" cy="{v:.0f}" r="{6 * project.scale:.0f}"/>')
     target = call.position or data.scene_at(call.end or call.start).get(call.target or call.object)
     if target is not None:
         pixel = project([target])[0]
         if pixel is not None:
-            parts.append(_cross(*pixel))
+            parts.append(_cross(project, *pixel))
             parts.append(_label(project, *pixel, call.target or call.object or "target"))
     return _svg(project, parts)
 
@@ -184,22 +189,24 @@ def _objects(data: TrialData, project: Projector | None, t: float) -> str:
         pixel = project([point])[0]
         if pixel is not None:
             u, v = pixel
-            parts.append(f'<circle class="spot" cx="{u:.0f}" cy="{v:.0f}" r="3.5"/>')
+            parts.append(f'<circle class="spot" cx="{u:.0f}" cy="{v:.0f}" r="{4.5 * project.scale:.1f}"/>')
             parts.append(_label(project, u, v, name))
     return _svg(project, parts)
 
 
-def _cross(u: float, v: float) -> str:
+def _cross(project: Projector, u: float, v: float) -> str:
+    k = project.scale
     lines = "".join(
-        f"M{u + a * 6:.0f},{v + b * 6:.0f}L{u + a * 15:.0f},{v + b * 15:.0f}" for a, b in ((1, 0), (-1, 0), (0, 1), (0, -1))
+        f"M{u + a * 7 * k:.0f},{v + b * 7 * k:.0f}L{u + a * 17 * k:.0f},{v + b * 17 * k:.0f}"
+        for a, b in ((1, 0), (-1, 0), (0, 1), (0, -1))
     )
-    ring = f'cx="{u:.0f}" cy="{v:.0f}" r="10"'
+    ring = f'cx="{u:.0f}" cy="{v:.0f}" r="{11 * k:.0f}"'
     return f'<circle class="halo" {ring}/><path class="halo" d="{lines}"/><circle class="aim" {ring}/><path class="aim" d="{lines}"/>'
 
 
 def _label(project: Projector, u: float, v: float, text: str) -> str:
     left, top, across, down = project.window
-    k = across / 480  # sizes are for a window 480 pixels wide
+    k = project.scale
     width, height = (8.6 * len(text) + 16) * k, 24 * k
     x = min(max(left + 4.0, u - width / 2), left + across - width - 4)
     y = v + 17 * k if v + 45 * k < top + down else v - 41 * k

@@ -31,8 +31,8 @@ def success_text(trial: Trial) -> Text:
 
 
 def list_trials(root: Path) -> Table:
-    """Table of all trials below ``root``, oldest first."""
-    trials = find_trials(root)
+    """Table of all trials below ``root``, newest first."""
+    trials = find_trials(root)[::-1]
     table = Table(
         box=None,
         pad_edge=False,
