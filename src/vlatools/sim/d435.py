@@ -18,7 +18,7 @@ import pyrealsense2 as rs
 from numpy.typing import NDArray
 
 from vlatools.camera.ports import Intrinsics
-from vlatools.camera.source import CameraLost
+from vlatools.camera.source import CameraLost, NoFrame
 from vlatools.core import Clock
 from vlatools.sim import depth_noise
 from vlatools.sim.depth_noise import DepthNoise
@@ -201,8 +201,9 @@ class SimSource:
                 while newer and newer.size() == 2:
                     frames, newer = newer, camera.frames.poll_for_frames()
                 return frames
-        why = self._error or "is the simulation running? start it with `vlatools sim`"
-        raise CameraLost(f"the simulated camera gave no frame within {timeout_s:.1f} s: {why}")
+        if self._error:
+            raise CameraLost(f"the simulated camera gave no frame: {self._error}")
+        raise NoFrame("the simulated camera gave no frame: is the simulation running? Start it with `vlatools sim`")
 
     def stop(self) -> None:
         """See FrameSource."""

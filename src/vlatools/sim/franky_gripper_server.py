@@ -16,6 +16,7 @@ _VERSION = 3
 _STATE = struct.Struct("<dd?H")
 _STATE_TICKS = 20
 _REACHED = 0.004  # m
+_EMPTY = 0.001  # m; a narrower opening holds nothing
 _SLIPPED = 0.004  # m that the fingers close further after a grasp when its object has gone
 
 
@@ -66,6 +67,8 @@ class GripperServer:
             self._world.move_fingers(MAX_OPENING, FINGER_SPEED)
             return
         success = running.low <= width <= running.high
+        if running.command is GripperCommand.kGrasp and width < _EMPTY:
+            success = False
         if running.command is GripperCommand.kGrasp and success:
             self._grasped = width
         self._end(GripperCommandStatus.kSuccess if success else GripperCommandStatus.kUnsuccessful)

@@ -45,6 +45,8 @@ _BRAKE = 12.0  # rad/s^2
 _COMMAND_WAIT_S = 0.02  # longest wait for a client's command before a step is made with the one before
 _LOST_COMMANDS = 50  # in a row end a motion, as the robot does after 20 packets
 _RECOVERY_TICKS = 500
+_YIELD_TICKS = 150
+_COLLISIONS = ("joint_reflex", "cartesian_reflex")
 _MANUAL_ERRORS = ("joint_position_limits_violation",)
 _VELOCITY_TOLERANCE = 1.05
 _MOVE = struct.Struct("<II6d")
@@ -55,6 +57,7 @@ class Drive(Enum):
 
     HOLD = "hold"
     BRAKE = "brake"
+    YIELD = "yield"
     TORQUE = "torque"
     POSITION = "position"
     VELOCITY = "velocity"
@@ -79,6 +82,7 @@ _DRIVES = {
 @dataclass
 class _Motion:
     command_id: int
+    first_id: int  # commands that answer an older state belong to the motion before
     answered: bool = False  # the client has sent its first command
     missed: int = 0  # commands in a row that did not come in time
     command: tuple[float, ...] = field(default_factory=tuple)
@@ -120,7 +124,11 @@ class RobotServer:
         """The robot stops itself with ``error``, one of ``franky_state.ERRORS``; ``why`` is for the log."""
         self._errors = (error,)
         self._end_motion(MoveStatus.kReflexAborted)
-        self._brake()
+        if error in _COLLISIONS:
+            self._yield_until = self._world.ticks + _YIELD_TICKS
+            self._switch(Drive.YIELD)
+        else:
+            self._brake()
         _LOG.info("reflex: %s (%s)", error, why)
 
     def set_user_stop(self, pressed: bool) -> None:
@@ -138,7 +146,7 @@ class RobotServer:
     @property
     def moving(self) -> bool:
         """A client's motion runs, or the arm brakes: every millisecond counts."""
-        return self._motion is not None or self._drive is Drive.BRAKE or self._recovering is not None
+        return self._motion is not None or self._drive in (Drive.BRAKE, Drive.YIELD) or self._recovering is not None
 
     # -- the loop -------------------------------------------------------------------------------------------------
     def before_step(self) -> None:
@@ -151,10 +159,14 @@ class RobotServer:
                 self._advance_reference(self._dq_d - np.clip(self._dq_d, -_BRAKE * _DT, _BRAKE * _DT))
                 if not self._dq_d.any():
                     self._switch(Drive.HOLD)
-            case Drive.HOLD:
-                pass
-            case _:
+            case Drive.YIELD:
+                # Damped, but without a place to hold: what the arm ran into pushes it off.
+                self._q_d, self._dq_d = self._world.q, np.zeros(7)
                 self._world.set_reference(self._q_d, self._dq_d)
+                if self._world.ticks >= self._yield_until:
+                    self._switch(Drive.HOLD)
+            case _:
+                pass
 
     def after_step(self, ticks: int) -> None:
         """Feel, judge and report after ``ticks`` steps."""
@@ -218,6 +230,8 @@ class RobotServer:
             if len(data) < UDPCommand.STRUCT.size:
                 continue
             command = UDPCommand.STRUCT.unpack_from(data)
+            if command[0] <= motion.first_id:
+                continue
             if command[40] or command[48]:  # motion finished
                 self._end_motion(MoveStatus.kSuccess)
                 if self._drive is Drive.TORQUE:
@@ -235,20 +249,26 @@ class RobotServer:
             case Drive.TORQUE:
                 self._tau_d = np.array(command[41:48])
             case Drive.VELOCITY:
-                self._advance_reference(np.array(command[8:15]))
+                self._follow_velocity(np.array(command[8:15]))
             case _ if not fresh:
-                self._advance_reference(self._dq_d)
+                self._follow_velocity(self._dq_d)
             case Drive.POSITION:
-                self._advance_reference((np.array(command[1:8]) - self._q_d) / _DT)
+                self._follow_velocity((np.array(command[1:8]) - self._q_d) / _DT)
             case Drive.CARTESIAN_POSITION:
                 target = np.array(command[15:31]).reshape(4, 4).T @ np.linalg.inv(self._ee)
                 solved = self._model.ik(target, self._q_d, position_tolerance=1e-6, orientation_tolerance=1e-6, iterations=4)
-                self._advance_reference((solved.q - self._q_d) / _DT)
+                self._follow_velocity((solved.q - self._q_d) / _DT)
             case Drive.CARTESIAN_VELOCITY:
                 jacobian = self._model.jacobian(self._q_d)
-                self._advance_reference(self._model.inverse_step(jacobian, np.array(command[31:37])))
+                self._follow_velocity(self._model.inverse_step(jacobian, np.array(command[31:37])))
             case _:
                 pass
+
+    def _follow_velocity(self, dq: Vector) -> None:
+        if np.all(np.abs(dq) <= _VELOCITY_TOLERANCE * fr3.DQ_MAX):  # so written, NaN fails too
+            self._advance_reference(dq)
+        else:
+            self.trip("joint_motion_generator_velocity_limits_violation", f"commanded {dq.round(2)} rad/s")
 
     def _advance_reference(self, dq: Vector) -> None:
         self._ddq_d = (dq - self._dq_d) / _DT
@@ -298,7 +318,7 @@ class RobotServer:
         if self._errors or self._recovering is not None or self._motion is not None:
             self.link.reply(RobotCommand.kMove, command_id, MoveStatus.kCommandNotPossibleRejected)
             return
-        self._motion = _Motion(command_id)
+        self._motion = _Motion(command_id, self._message_id)
         self._packet.success_rate = 1.0
         if controller == MoveCommandControllerMode.kExternalController:
             self._tau_d = np.zeros(7)
@@ -347,7 +367,7 @@ class RobotServer:
 
     def _brake(self) -> None:
         """Decelerate from the present motion, then hold."""
-        if self._drive in (Drive.HOLD, Drive.BRAKE):
+        if self._drive in (Drive.HOLD, Drive.BRAKE, Drive.YIELD):
             return
         if self._drive is Drive.TORQUE:
             self._q_d, self._dq_d = self._world.q, self._world.dq

@@ -27,6 +27,7 @@ ERRORS: dict[str, int] = {
     "joint_velocity_violation": 3,
     "joint_reflex": 6,
     "cartesian_reflex": 7,
+    "joint_motion_generator_velocity_limits_violation": 13,
     "communication_constraints_violation": 25,
 }
 

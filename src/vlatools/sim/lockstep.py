@@ -197,7 +197,8 @@ class LockstepServo:
     def trip(self, error: str) -> None:
         """The robot stops itself with ``error``."""
         self._errors = (error,)
-        self._brake()
+        self._following = False
+        self._hold()  # at the place itself, so that it does not press on against what it hit
 
     def set_connected(self, on: bool) -> None:
         """Cut or mend the connection; a robot that loses its client brakes."""
