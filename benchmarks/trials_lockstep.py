@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from vlatools.sim.assembly import LockstepStack
 
 from vlatools.agent.config import AgentConfig
 from vlatools.agent.events import AgentEvent, AgentNotice
@@ -25,6 +24,7 @@ from vlatools.agent.library import PlanLibrary
 from vlatools.agent.runner import TaskRunner
 from vlatools.config import config_root, find_config, load
 from vlatools.core import CancelToken, Family, Feedback, Invocation, InvocationResult, Pose
+from vlatools.sim.assembly import LockstepStack
 from vlatools.sim.lockstep import LockstepLab
 from vlatools.trials.intervals import wilson
 from vlatools.trials.judge import BodyTruth, StageTracker, TruthSample
@@ -163,12 +163,12 @@ class Fate:
             self.done = f"{name} put to ({place[0]:.2f}, {place[1]:.2f}) during '{invocation.instruction}'"
 
     def _free_place(self, name: str) -> tuple[float, float] | None:
-        """A place 3 to 8 cm away (a bowl 3 to 5) that touches nothing."""
+        """A place 7 to 12 cm away (a bowl 3 to 5) that touches nothing; a cube must not land in a finger."""
         objects = self._lab.truth().objects
         here = objects[name].pose.position
         for _ in range(200):
             angle = self._rng.uniform(-np.pi, np.pi)
-            distance = self._rng.uniform(0.03, 0.05 if name.endswith("bowl") else 0.08)
+            distance = self._rng.uniform(*((0.03, 0.05) if name.endswith("bowl") else (0.07, 0.12)))
             x, y = here[0] + distance * np.cos(angle), here[1] + distance * np.sin(angle)
             inside = TABLE[0][0] <= x <= TABLE[0][1] and TABLE[1][0] <= y <= TABLE[1][1]
             clear = all(

@@ -252,6 +252,38 @@ def test_a_step_that_keeps_failing_is_given_up_with_the_reason(run_task: RunTask
     assert "grasp the red cube" in result.message
 
 
+def test_an_object_that_is_gone_is_missed_by_name(run_task: RunTask) -> None:
+    def steal(world: FakeWorld, invocation: Invocation) -> None:
+        world.place("red cube", 1.5, 0.0)
+        world.hidden = {"red cube"}
+
+    world = FakeWorld.of(SIMPLE, script=nth(Family.GRASP, 1, steal))
+    result = run_task(world, SIMPLE_TEXT)
+    assert (result.outcome, result.reason) == (Outcome.STAGNATED, "object_lost")
+    assert "the red cube is gone" in result.message
+    assert world.primitives[-1] == "Home"
+    assert len(world.calls) == 2
+
+
+def test_an_object_that_one_look_misses_is_looked_for_again(run_task: RunTask) -> None:
+    world = FakeWorld.of(SIMPLE)
+
+    def blink(w: FakeWorld, invocation: Invocation) -> InvocationResult:
+        w.hidden = {"red cube"}
+        return w.result(invocation, Outcome.STAGNATED)
+
+    world.script = nth(Family.GRASP, 1, blink)
+    real = world.run
+
+    def run(primitive: object, *args: object) -> object:
+        if type(primitive).__name__ == "Home":
+            world.hidden = set()
+        return real(primitive, *args)  # type: ignore[arg-type]
+
+    world.run = run  # type: ignore[method-assign, assignment]
+    assert run_task(world, SIMPLE_TEXT).verified
+
+
 def test_without_progress_the_time_for_failures_runs_out(run_task: RunTask) -> None:
     """C52: issuing the step again does not give the time back."""
 

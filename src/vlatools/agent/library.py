@@ -27,7 +27,7 @@ from vlatools.agent.planner import PlannerReply, ReplanEvent
 from vlatools.agent.reference import resolve, resolve_all
 from vlatools.agent.stages import hold_stage, put_stage
 from vlatools.agent.state import AgentState
-from vlatools.core import Clock, Rejected
+from vlatools.core import Clock, Family, Rejected
 
 _DIRECTIONS = {Side.LEFT: (0.0, 1.0), Side.RIGHT: (0.0, -1.0), Side.BEHIND: (1.0, 0.0), Side.FRONT: (-1.0, 0.0)}
 
@@ -55,7 +55,7 @@ class PlanLibrary:
         """The remaining stages, mended after what happened.
 
         Raises:
-            Rejected: ``attempts_exhausted`` (only steps that failed too often are left) or ``impossible``.
+            Rejected: ``attempts_exhausted`` (what is left failed too often), ``object_lost`` or ``impossible``.
         """
         started = self._clock.now()
         layout = Layout(state.memory, self._config.table, self._config.tolerances)
@@ -77,6 +77,14 @@ class PlanLibrary:
                 raise Rejected(
                     "attempts_exhausted",
                     f"'{step.instruction}' failed too often and nothing else is known: {event.message}",
+                )
+            item = state.memory.get(step.object)
+            if step.family is Family.REACH and item is not None and not item.visible:
+                x, y = item.position[:2]
+                raise Rejected(
+                    "object_lost",
+                    f"the {step.object} is gone, it was last seen at ({x:.2f}, {y:.2f}); seen: "
+                    f"{state.memory.describe()}: put it back in view and run the task again",
                 )
         return PlannerReply(stages, self._cost(started))
 

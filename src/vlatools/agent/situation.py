@@ -89,6 +89,11 @@ class Situation:
         self.set_arm(self._keeper.wait_ready())
         self._voice.observed(self.state.memory)
 
+    def sees(self, name: str) -> bool:
+        """Whether the object is in the newest scene; True for what is not tracked ("" or a planner's own words)."""
+        item = self.state.memory.get(name)
+        return item is None or item.visible
+
     def judge(self, effect: Effect) -> EffectCheck:
         """Judge an effect by what is known now."""
         return check(effect, self.state.memory, self.state.arm, self._config.tolerances)

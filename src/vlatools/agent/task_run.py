@@ -23,6 +23,7 @@ from vlatools.core import CancelToken, Clock, Family, InvocationResult, Outcome,
 
 _BUSY = frozenset({"busy", "not_ready", "recovering"})
 _BUSY_PAUSE_S = 0.5
+_LOOKS = 3  # for an object that has gone from view
 
 
 class _Problem(Exception):
@@ -310,15 +311,21 @@ class TaskRun:
     def _make_safe(self, again: bool) -> None:
         """Out of the way with what is wanted in the gripper, or with an open gripper; then look."""
         self._keeper.open_if_narrow()
+        wanted = self._now.state.plan.stages[0].object if self._now.state.plan.stages else ""
         if again:
             self._keeper.home()
         else:
             self._keeper.retreat()
         self._now.look()
         if not self._now.state.arm.gripper_holding:
+            if not self._now.sees(wanted) and not again:
+                self._keeper.home()
+            for _ in range(_LOOKS):
+                if self._now.sees(wanted):
+                    break
+                self._now.look()
             return
         held = self._now.nearest_to_gripper()
-        wanted = self._now.state.plan.stages[0].object if self._now.state.plan.stages else ""
         if held != wanted:
             self._keeper.let_go()
             self._now.look()
