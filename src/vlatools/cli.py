@@ -22,8 +22,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
-trial_app = typer.Typer(help="Look at recorded trials.", no_args_is_help=True, rich_markup_mode="rich")
-bag_app = typer.Typer(help="Look into a bag.", no_args_is_help=True, rich_markup_mode="rich")
+trial_app = typer.Typer(help="Look at recorded trials and judge them.", no_args_is_help=True, rich_markup_mode="rich")
+bag_app = typer.Typer(help="Look into a bag, or mend it.", no_args_is_help=True, rich_markup_mode="rich")
 app.add_typer(trial_app, name="trial")
 app.add_typer(bag_app, name="bag")
 
@@ -182,6 +182,42 @@ def trial_show(
     console.print(show_trial(find_trial(trials, trial).path))
 
 
+@trial_app.command("report")
+def trial_report(
+    trial: Annotated[str, typer.Argument(help="A trial's folder, or its name or id below --trials; 'last' for the newest.")],
+    trials: TrialsRoot = Path("trials"),
+) -> None:
+    """Write a trial's report.html again, e.g. after a bag was repaired.
+
+    Example: vlatools trial report last
+    """
+    from vlatools.trials.record import find_trial
+    from vlatools.trials.report import write_report
+
+    console.print(str(write_report(find_trial(trials, trial).path)), markup=False, highlight=False, soft_wrap=True)
+
+
+@trial_app.command("judge")
+def trial_judge(
+    trial: Annotated[str, typer.Argument(help="A trial's folder, or its name or id below --trials; 'last' for the newest.")],
+    success: Annotated[bool, typer.Option("--success/--failure", help="What you saw.", show_default=False)],
+    by: Annotated[str, typer.Option("--by", help="Who says so.")],
+    remark: Annotated[str, typer.Option("--remark", help="What went wrong, or right.")] = "",
+    trials: TrialsRoot = Path("trials"),
+) -> None:
+    """Add an operator's verdict to a trial of the real robot; it stands beside what the planner claimed.
+
+    Example: vlatools trial judge last --failure --by "A. Person" --remark "the cube lay on the rim"
+    """
+    from vlatools.trials.judge import operator_verdict
+    from vlatools.trials.record import add_verdict, find_trial
+    from vlatools.trials.report import write_report
+
+    found = find_trial(trials, trial)
+    add_verdict(found.path, operator_verdict(success, found.claimed, by, remark))
+    console.print(str(write_report(found.path)), markup=False, highlight=False, soft_wrap=True)
+
+
 @bag_app.command("info")
 def bag_info(bag: Annotated[Path, typer.Argument(help="A bag folder, a trial folder or an .mcap file.")]) -> None:
     """Show what a bag holds: topics, counts, rates, gaps, drops. An unclosed bag is read up to its last flush."""
@@ -191,11 +227,20 @@ def bag_info(bag: Annotated[Path, typer.Argument(help="A bag folder, a trial fol
     console.print(bag_table(read_info(bag)))
 
 
+@bag_app.command("repair")
+def bag_repair(bag: Annotated[Path, typer.Argument(help="A bag folder, a trial folder or an .mcap file.")]) -> None:
+    """Mend a bag whose writer was killed: every intact message is kept, index and metadata are added. A sound bag stays as it is."""
+    from vlatools.trials.bag_info import bag_table
+    from vlatools.trials.repair import repair_bag
+
+    console.print(bag_table(repair_bag(bag)))
+
+
 def main() -> None:
-    """Entry point: errors made on purpose are one clear line, exit code 2."""
+    """Entry point: errors made on purpose, and those of files and disks, are one clear line, exit code 2."""
     try:
         app()
-    except VlatoolsError as error:
+    except (VlatoolsError, OSError) as error:
         errors.print(f"vlatools: {error}", style="red", markup=False, highlight=False, soft_wrap=True)
         sys.exit(2)
     except KeyboardInterrupt:
