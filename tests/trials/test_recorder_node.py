@@ -129,6 +129,8 @@ def test_a_trial_from_start_to_stop(lab, tmp_path):
     assert stopped.success, stopped.message
     trial = load_trial(folder)
     assert trial.status == "finished" and trial.success is True and trial.metadata == {"speed": 0.5}
+    (row,) = trial.invocations  # the caller gave none, so they come from the bag
+    assert row["family"] == "reach" and row["outcome"] == "COMPLETED" and row["duration"] == 2.5
     assert trial.provenance["calibration"]["hash"] and trial.recording["ok"]
     info = {topic.name: topic for topic in bag_info(folder).topics}
     assert stopped.messages == sum(topic.count for topic in info.values())

@@ -9,6 +9,7 @@ import pytest
 
 from tests.trials.synthetic import camera_pose, project, write_story
 from vlatools.trials.bag_info import bag_info
+from vlatools.trials.invocations import invocations_of
 from vlatools.trials.judge import Verdict, VerifiedBy
 from vlatools.trials.record import begin_trial, end_trial, load_trial, recording_entry
 from vlatools.trials.report import render_report, timeline, write_report
@@ -106,10 +107,16 @@ def test_projection_is_that_of_the_camera(trial, data):
     assert projector(data, {}) is None and all(frame.overlay == "" for frame in key_frames(data, None))
 
 
+def test_rows_of_the_bag_equal_those_of_the_caller(trial):
+    rows = invocations_of(trial.bag)
+    keys = ("family", "instruction", "outcome", "reason", "chunks", "clips")
+    assert [[row[k] for k in keys] for row in rows] == [[row[k] for k in keys] for row in trial.invocations]
+
+
 def test_timeline_in_order_and_within_the_trial(data):
     rows = timeline(data)
     starts = [row.left for row in rows]
-    assert starts == sorted(starts) and all(0 <= row.left and row.left + row.width <= 100.01 for row in rows)
+    assert starts == sorted(starts) and all(row.left >= 0 and row.left + row.width <= 100.01 for row in rows)
     plan = next(index for index, row in enumerate(rows) if row.kind == "plan")
     assert rows[plan - 1].kind == "primitive" and rows[plan + 1].label == "reach the red cube"
 

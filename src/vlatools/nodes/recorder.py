@@ -36,6 +36,7 @@ from vlatools.trials.bag import BagCheck, BagLimits, BagWriter
 from vlatools.trials.bag_info import BagInfo, bag_info
 from vlatools.trials.bag_metadata import BagTopic, TopicQos
 from vlatools.trials.bag_read import BagUnreadable
+from vlatools.trials.invocations import invocations_of
 from vlatools.trials.provenance import provenance
 from vlatools.trials.record import FINISHED, INTERRUPTED, Trial, begin_trial, end_trial, recording_entry
 from vlatools.trials.report import write_report
@@ -291,6 +292,8 @@ class RecorderNode(VlatoolsNode):
             info = bag_info(recording.trial.bag)
         entry = recording_entry(check, info, self.params.expected)
         trial = recording.trial
+        if not result.get("invocations"):
+            result = {**result, "invocations": invocations_of(trial.bag)}
         try:
             trial = end_trial(trial, _now(), outcome, message, result, entry, status)
             if self.params.report and status == FINISHED:

@@ -85,7 +85,14 @@ class ConditionCheck:
 
 @dataclass(frozen=True)
 class StageVerdict:
-    """Where one stage stands. ``reached_s``: stamp at which it had been held long enough, None if never."""
+    """Where one stage stands.
+
+    Attributes:
+        name: as in the task.
+        reached_s: seconds from the start at which it had been held long enough; None if never.
+        holds: whether its ``checks`` all hold.
+        checks: an earlier stage's as of the moment at which it was reached, else as of the newest sample.
+    """
 
     name: str
     reached_s: float | None
@@ -178,7 +185,7 @@ class StageTracker:
         self._spec = spec
         self._start = start
         self._newest = start
-        self._reached: list[float] = []
+        self._reached: list[tuple[float, tuple[ConditionCheck, ...]]] = []
         self._since: float | None = None
 
     def feed(self, sample: TruthSample) -> None:
@@ -197,7 +204,7 @@ class StageTracker:
             self._since = sample.stamp_s
         done = len(self._reached) == len(self._spec.stages)
         if not done and self._held_long_enough():
-            self._reached.append(sample.stamp_s)
+            self._reached.append((sample.stamp_s, self._checks(stage)))
             if len(self._reached) < len(self._spec.stages):
                 self._since = None
 
@@ -208,15 +215,7 @@ class StageTracker:
 
     def verdict(self, claimed: bool | None) -> Verdict:
         """The judgement as of the newest sample, beside what the planner claimed."""
-        stages = tuple(
-            StageVerdict(
-                stage.name,
-                self._reached[index] - self._start.stamp_s if index < len(self._reached) else None,
-                self._holds(stage),
-                self._checks(stage),
-            )
-            for index, stage in enumerate(self._spec.stages)
-        )
+        stages = tuple(self._stage(index) for index in range(len(self._spec.stages)))
         if self.success:
             message = "all conditions hold at rest: " + "; ".join(str(c) for c in self._spec.stages[-1].conditions)
         else:
@@ -225,6 +224,14 @@ class StageTracker:
             what = "; ".join(failed) or f"not held at rest for {self._spec.hold_s:g} s"
             message = f"stage '{stages[index].name}' ({index + 1} of {len(stages)}): {what}"
         return Verdict(VerifiedBy.SIM_TRUTH, self.success, claimed, message, stages)
+
+    def _stage(self, index: int) -> StageVerdict:
+        stage = self._spec.stages[index]
+        reached = self._reached[index] if index < len(self._reached) else None
+        past = reached is not None and index < len(self._spec.stages) - 1
+        checks = reached[1] if reached is not None and past else self._checks(stage)
+        stamp = reached[0] - self._start.stamp_s if reached is not None else None
+        return StageVerdict(stage.name, stamp, all(c.holds for c in checks), checks)
 
     def _held_long_enough(self) -> bool:
         # Stamps are sums of float steps: half a millisecond of slack keeps ten samples of 0.1 s equal to one second.

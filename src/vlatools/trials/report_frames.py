@@ -185,11 +185,16 @@ def _objects(data: TrialData, project: Projector | None, t: float) -> str:
     if project is None:
         return ""
     parts = []
-    for name, point in sorted(data.scene_at(t).items()):
+    taken: list[tuple[float, float]] = []
+    for name, point in sorted(data.scene_at(t).items(), key=lambda item: -item[1][2]):
         pixel = project([point])[0]
         if pixel is not None:
             u, v = pixel
             parts.append(f'<circle class="spot" cx="{u:.0f}" cy="{v:.0f}" r="{4.5 * project.scale:.1f}"/>')
+            # Names of things on top of each other stand below each other.
+            while any(abs(u - x) < 80 * project.scale and abs(v - y) < 25 * project.scale for x, y in taken):
+                v += 13 * project.scale
+            taken.append((u, v))
             parts.append(_label(project, u, v, name))
     return _svg(project, parts)
 
