@@ -139,6 +139,10 @@ class FakeServo:
         self.sent.append((self.clock.now(), q.copy(), dq.copy()))
         self._target = q.copy()
 
+    def robot_time(self) -> float:
+        """The double's robot keeps the test's time."""
+        return self.clock.now()
+
     def halt(self) -> None:
         self.halts += 1
         self._following = False

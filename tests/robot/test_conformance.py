@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import pytest
-
 from doubles import FakeGripper, FakeServo, TickClock
+
 from vlatools.core import ActionChunk, ActionSpace, ArmFault, CancelToken, ChunkRefused, Clock, MonotonicClock, Outcome
 from vlatools.robot.config import ArmConfig
 from vlatools.robot.controller import ArmController

@@ -251,7 +251,7 @@ class ArmConfig:
     control_rate_hz: float = 50.0
     home_q: Joints = (0.0, -0.785398, 0.0, -2.356194, 0.0, 1.570796, 0.785398)
     tcp_z: float = fr3.HAND_TCP_Z
-    state_max_age_s: float = 0.2
+    state_max_age_s: float = 0.3
     stop_timeout_s: float = 2.0
     recover_attempts: int = 3
     reconnect_min_s: float = 0.5
@@ -271,7 +271,7 @@ class ArmConfig:
             )
         _between("control_rate_hz", self.control_rate_hz, 20.0, 500.0, "50 Hz suits the impedance tracker")
         _between("tcp_z", self.tcp_z, 0.0, 0.5, "0.1034 m for the Franka Hand")
-        _between("state_max_age_s", self.state_max_age_s, 0.02, 2.0, "0.2 s")
+        _between("state_max_age_s", self.state_max_age_s, 0.02, 2.0, "0.3 s")
         _between("stop_timeout_s", self.stop_timeout_s, 0.3, 20.0, "2 s")
         _between("recover_attempts", self.recover_attempts, 0, 20, "3")
         _between("reconnect_min_s", self.reconnect_min_s, 0.05, 60.0, "0.5 s")

@@ -34,6 +34,8 @@ from vlatools.robot.supervisor import Background, Refusal, Supervisor
 Vector = NDArray[np.float64]
 
 _LOG = logging.getLogger(__name__)
+_PACE_S = 0.002
+_LONGEST_PERIODS = 5  # a robot that sends nothing for so long is looked at all the same
 
 
 @dataclass(frozen=True)
@@ -87,10 +89,11 @@ class ArmController:
     # -- the control loop -----------------------------------------------------------------------------------------
     def spin(self, until: threading.Event) -> None:
         """Call ``tick`` at the control rate until ``until`` is set. A late tick delays the next ones: none is caught up,
-        so that the robot never sees two references in less than a period."""
+        so that the robot never sees two references in less than a period. Periods are the robot's: when a simulation or
+        the host stalls, the reference waits (up to ``_LONGEST_PERIODS``) instead of running ahead."""
         period = self.config.period_s
         while not until.is_set():
-            begin = self.clock.now()
+            begin, robot_begin = self.clock.now(), self._servo.robot_time()
             self.tick()
             end = self.clock.now()
             self._ticks += 1
@@ -98,6 +101,11 @@ class ArmController:
             self._worst_gap = max(self._worst_gap, begin - self._ticked_s)
             self._ticked_s = begin
             self.clock.sleep(max(0.0, period - (end - begin)))
+            while self.clock.now() - begin < _LONGEST_PERIODS * period and not until.is_set():
+                passed = self._servo.robot_time() - robot_begin
+                if passed >= period - _PACE_S or passed < 0:  # below 0: a new connection, another clock
+                    break
+                self.clock.sleep(_PACE_S)
 
     def loop_times(self) -> LoopTimes:
         """How :meth:`spin` has run since the last call of this."""

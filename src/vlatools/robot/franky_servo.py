@@ -1,7 +1,8 @@
 """The FR3 through franky: follows the joint reference with a joint impedance controller.
 
 One thread does all the reading and, between two references of the control loop, feeds the 1 kHz impedance controller a
-smooth interpolation at 250 Hz. Calls that may hang (connecting) run in a thread of their own with a bounded wait.
+smooth interpolation at 250 Hz. References run on the robot's own clock, so that a host or a simulation that stalls never
+finds a reference that has run ahead. Calls that may hang (connecting) run in a thread of their own with a bounded wait.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ Vector = NDArray[np.float64]
 
 _LOG = logging.getLogger(__name__)
 _FEED_S = 0.004  # period of the interpolated reference
-_READS = 2  # the state is read in every second of these periods
+_AHEAD_S = 0.01  # the robot's clock is taken to run on for so long after the last packet
 _STOP_S = 3.0  # franky's torque stop ends within 2 s
 _ERROR_NAMES = tuple(name for name in dir(franky.Errors) if not name.startswith("_"))
 # What franky raises when the robot is gone; after that its object is dead.
@@ -55,6 +56,7 @@ class FrankyServo:
         self._reference: tuple[float, Vector, Vector, Vector, Vector] | None = None  # begin, q0, v0, q1, v1
         self._state: RobotState | None = None
         self._robot_time = -1.0
+        self._robot_time_read = -1.0  # when, on our clock
         self._failure: ArmFault | None = ArmFault("disconnected", f"not connected to {host} yet")
         self._attempt: queue.Queue[franky.Robot | Exception] | None = None
         self._closed = threading.Event()
@@ -75,15 +77,17 @@ class FrankyServo:
         """Begin following from the current position. Raises ArmFault."""
         with self._lock:
             robot = self._connected()
-            self._join(robot)
-            gains = self._config.robot
+            self._reference = None
             try:
-                self._reference = None
-                self._tracker = franky.JointImpedanceTracker(
-                    robot, stiffness=np.array(gains.stiffness), damping=np.array(gains.damping)
-                )
+                if not robot.is_in_control:  # else the new motion takes over from a stop that is under way
+                    self._join(robot)
+                self._tracker = self._new_tracker(robot)
+            except franky.ControlException as error:
+                _LOG.info("the motion before ended with: %s", error)  # between the question and the start
+                self._tracker = self._new_tracker(robot)
             except (franky.Exception, *_GONE) as error:
                 raise self._fault("start_failed", error) from error
+            self._read(robot)
 
     def command(self, q: Vector, dq: Vector) -> None:
         """Set the reference at the end of the control period that begins now. Raises ArmFault when the motion died."""
@@ -104,7 +108,11 @@ class FrankyServo:
             raise ArmFault("reflex" if "reflex" in message else "control_exception", message, self._errors())
         last = self._reference
         begin_q, begin_v = (last[3], last[4]) if last is not None else (np.array(q), np.zeros(7))
-        self._reference = (self._clock.now(), begin_q, begin_v, np.array(q), np.array(dq))
+        self._reference = (self.robot_time(), begin_q, begin_v, np.array(q), np.array(dq))
+
+    def robot_time(self) -> float:
+        """Seconds on the robot's own clock, carried on a little after the last packet."""
+        return self._robot_time + min(_AHEAD_S, max(0.0, self._clock.now() - self._robot_time_read))
 
     def halt(self) -> None:
         """Begin the smooth torque stop; returns at once. Safe at any time, in any state, repeatedly."""
@@ -210,12 +218,16 @@ class FrankyServo:
         return self._robot
 
     def _join(self, robot: franky.Robot) -> None:
-        """Wait for a stop that is under way; what the motion before died of is history."""
+        """Wait for the end of the motion before; what it died of is history."""
         try:
             if not robot.join_motion(timeout=_STOP_S):
                 robot.stop()
         except Exception as error:
             _LOG.info("the motion before ended with: %s", error)
+
+    def _new_tracker(self, robot: franky.Robot) -> franky.JointImpedanceTracker:
+        gains = self._config.robot
+        return franky.JointImpedanceTracker(robot, stiffness=np.array(gains.stiffness), damping=np.array(gains.damping))
 
     def _fault(self, reason: str, error: Exception) -> ArmFault:
         if isinstance(error, franky.NetworkException | franky.ProtocolException):
@@ -230,19 +242,17 @@ class FrankyServo:
         return self._state.errors if self._state is not None else ()
 
     def _io_loop(self) -> None:
-        count = 0
         while not self._closed.wait(_FEED_S):
-            count += 1
             robot = self._robot
             if robot is None or self._failure is not None:
                 continue
-            self._feed()
             # Recovery and starting hold the lock for long: skip the reading, the state gets old, as it should.
-            if count % _READS == 0 and self._lock.acquire(blocking=False):
+            if self._lock.acquire(blocking=False):
                 try:
                     self._read(robot)
                 finally:
                     self._lock.release()
+            self._feed()
 
     def _feed(self) -> None:
         tracker, reference = self._tracker, self._reference
@@ -250,9 +260,10 @@ class FrankyServo:
             return
         begin, q0, v0, q1, v1 = reference
         period = self._config.period_s
-        u = min(1.0, max(0.0, (self._clock.now() - begin) / period))
+        elapsed = self.robot_time() - begin
+        u = min(1.0, max(0.0, elapsed / period))
         if u >= 1.0:  # no newer reference came: hold, do not run on
-            late = self._clock.now() - begin > 1.5 * period
+            late = elapsed > 1.5 * period
             q, dq = q1, np.zeros(7) if late else v1
         else:
             c2, c3 = 3 * (q1 - q0) - period * (2 * v0 + v1), 2 * (q0 - q1) + period * (v0 + v1)
@@ -273,7 +284,7 @@ class FrankyServo:
         time = state.time.to_sec()
         if time == self._robot_time:
             return  # the same packet again: its stamp stays what it was
-        self._robot_time = time
+        self._robot_time, self._robot_time_read = time, self._clock.now()
         q = np.array(state.q)
         mode = state.robot_mode
         errors = state.current_errors

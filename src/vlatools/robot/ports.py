@@ -77,6 +77,10 @@ class JointServo(Protocol):
         """Set the reference: positions (7,) rad and velocities (7,) rad/s. Raises ArmFault when the motion has died."""
         ...
 
+    def robot_time(self) -> float:
+        """Seconds on the robot's own clock; it paces the control loop of a driver process."""
+        ...
+
     def halt(self) -> None:
         """End following with the robot's own smooth stop. Safe to call at any time, in any state, repeatedly."""
         ...

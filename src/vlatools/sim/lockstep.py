@@ -164,6 +164,10 @@ class LockstepServo:
             raise ArmFault("motion_ended", "the motion has ended: start a new one")
         self._world.set_reference(np.asarray(q, float), np.asarray(dq, float))
 
+    def robot_time(self) -> float:
+        """Simulated time: in lock-step the robot's clock is the clock."""
+        return self._clock.now()
+
     def halt(self) -> None:
         """See JointServo."""
         if self._connected:
