@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import socket
@@ -32,6 +33,7 @@ class Process:
     log: Path
     popen: subprocess.Popen[bytes] | None = None
     starts: deque[float] = field(default_factory=deque)
+    again_s: float | None = None  # when it is started again
     gave_up: str = ""
 
     @property
@@ -59,9 +61,9 @@ class Graph:
         self._say = say
         log_folder.mkdir(parents=True, exist_ok=True)
         self.processes = {s.name: Process(s, log_folder / f"{s.name}.log") for s in active(arguments)}
+        self._broken = ""
         self._stopping = threading.Event()
-        self._lock = threading.Lock()
-        self._watch = threading.Thread(target=self._keep_alive, name="supervisor", daemon=True)
+        self._watch = threading.Thread(target=self._run, name="supervisor", daemon=True)
 
     @property
     def env(self) -> dict[str, str]:
@@ -73,13 +75,11 @@ class Graph:
 
     def start(self) -> None:
         """Start everything and watch it."""
-        for process in self.processes.values():
-            self._spawn(process)
         self._watch.start()
 
     def failed(self) -> list[str]:
         """Processes that were given up, each with the end of its log."""
-        return [p.gave_up for p in self.processes.values() if p.gave_up]
+        return [reason for reason in (self._broken, *(p.gave_up for p in self.processes.values())) if reason]
 
     def kill(self, name: str, number: int = signal.SIGKILL) -> None:
         """Send a signal to one process (tests and fault injection)."""
@@ -92,16 +92,66 @@ class Graph:
         self._stopping.set()
         if self._watch.is_alive():
             self._watch.join()
-        with self._lock:
-            living = [p for p in reversed(list(self.processes.values())) if p.running]
-            # The simulation goes last: nodes that end properly still talk to the robot.
-            nodes, rest = [p for p in living if p.spec.ros], [p for p in living if not p.spec.ros]
-            for group in (nodes, rest):
-                for process in group:
-                    process.popen.terminate()  # type: ignore[union-attr]
-                deadline = time.monotonic() + _STOP_S
-                for process in group:
-                    self._reap(process, deadline)
+
+    # -- the watching thread: it starts and ends every process, because a process is told (SIGTERM) when the thread that
+    # -- started it ends. So nothing outlives a supervisor that is killed.
+
+    def _run(self) -> None:
+        try:
+            for process in self.processes.values():
+                self._spawn(process)
+            while not self._stopping.wait(_POLL_S):
+                for process in self.processes.values():
+                    if not process.running and not process.gave_up:
+                        self._again(process)
+        except OSError as error:
+            self._broken = f"processes cannot be started: {error}"
+            self._say(self._broken)
+        finally:
+            self._end_all()
+
+    def _spawn(self, process: Process) -> None:
+        process.starts.append(time.monotonic())
+        process.again_s = None
+        with process.log.open("ab") as log:
+            process.popen = subprocess.Popen(
+                command_line(process.spec, self.arguments),
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                env=self.env,
+                start_new_session=True,  # Ctrl-C reaches the supervisor, which ends the rest in order
+                preexec_fn=_end_with_parent,
+            )
+
+    def _again(self, process: Process) -> None:
+        assert process.popen is not None
+        code = process.popen.returncode
+        name, now = process.spec.name, time.monotonic()
+        if process.again_s is not None:
+            if now >= process.again_s:
+                self._spawn(process)
+            return
+        while process.starts and process.starts[0] < now - _RESTART_WINDOW_S:
+            process.starts.popleft()
+        if code == 2 or len(process.starts) > _MAX_RESTARTS:
+            why = "cannot start" if code == 2 else f"died {len(process.starts)} times within {_RESTART_WINDOW_S:.0f} s"
+            process.gave_up = f"{name} {why}: {last_lines(process.log)} (log: {process.log})"
+            self._say(process.gave_up)
+            return
+        how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
+        self._say(f"{name} ended ({how}); starting it again")
+        process.again_s = now + min(2.0, 0.2 * 2 ** (len(process.starts) - 1))
+
+    def _end_all(self) -> None:
+        living = [p for p in reversed(list(self.processes.values())) if p.running]
+        # The simulation goes last: nodes that end properly still talk to the robot.
+        for group in ([p for p in living if p.spec.ros], [p for p in living if not p.spec.ros]):
+            for process in group:
+                process.popen.terminate()  # type: ignore[union-attr]
+            deadline = time.monotonic() + _STOP_S
+            for process in group:
+                self._reap(process, deadline)
 
     def _reap(self, process: Process, deadline: float) -> None:
         assert process.popen is not None
@@ -112,42 +162,14 @@ class Graph:
             process.popen.kill()
             process.popen.wait()
 
-    def _spawn(self, process: Process) -> None:
-        process.starts.append(time.monotonic())
-        with process.log.open("ab") as log:
-            process.popen = subprocess.Popen(
-                command_line(process.spec, self.arguments),
-                stdin=subprocess.DEVNULL,
-                stdout=log,
-                stderr=subprocess.STDOUT,
-                env=self.env,
-                start_new_session=True,  # Ctrl-C reaches the supervisor, which ends the rest in order
-            )
 
-    def _keep_alive(self) -> None:
-        while not self._stopping.wait(_POLL_S):
-            for process in self.processes.values():
-                if not process.running and not process.gave_up:
-                    self._again(process)
+_LIBC = ctypes.CDLL(None)
+_PR_SET_PDEATHSIG = 1
 
-    def _again(self, process: Process) -> None:
-        assert process.popen is not None
-        code = process.popen.returncode
-        name, now = process.spec.name, time.monotonic()
-        while process.starts and process.starts[0] < now - _RESTART_WINDOW_S:
-            process.starts.popleft()
-        if code == 2 or len(process.starts) > _MAX_RESTARTS:
-            why = "cannot start" if code == 2 else f"died {len(process.starts)} times within {_RESTART_WINDOW_S:.0f} s"
-            process.gave_up = f"{name} {why}: {last_lines(process.log)} (log: {process.log})"
-            self._say(process.gave_up)
-            return
-        how = f"killed by signal {-code}" if code < 0 else f"exit code {code}"
-        self._say(f"{name} ended ({how}); starting it again")
-        if self._stopping.wait(min(2.0, 0.2 * 2 ** (len(process.starts) - 1))):
-            return
-        with self._lock:
-            if not self._stopping.is_set():
-                self._spawn(process)
+
+def _end_with_parent() -> None:
+    """In the child: get SIGTERM when the supervisor is gone, however it went."""
+    _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
 
 
 def last_lines(log: Path, count: int = 3) -> str:
@@ -176,7 +198,9 @@ def free_simulation() -> tuple[int, str]:
             except OSError:
                 continue
         return domain, host
-    raise ConfigError(f"all {len(_DOMAINS)} simulation addresses 127.0.x.1:{_ROBOT_PORT} are taken: end a simulation (pgrep -f vlatools.sim)")
+    raise ConfigError(
+        f"all {len(_DOMAINS)} simulation addresses 127.0.x.1:{_ROBOT_PORT} are taken: end a simulation (pgrep -f vlatools.sim)"
+    )
 
 
 def use_environment(env: Mapping[str, str]) -> None:
