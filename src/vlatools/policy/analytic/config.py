@@ -77,7 +77,7 @@ class ShapeConfig:
     bowl_wall: float = 0.004
     bowl_slope: float = 0.38
     bowl_floor: float = 0.004
-    rim_depth: float = 0.014
+    rim_depth: float = 0.010
 
     def __post_init__(self) -> None:
         for key, low, high in (

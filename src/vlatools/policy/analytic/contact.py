@@ -67,7 +67,7 @@ def pull(job: Job) -> StagedSession:
     plan = plan_grasp(thing, job.world, config, job.tool)
     _require_open(job, thing, plan)
     run = _Displaced(job, thing, goal)
-    drawn = downward([*(goal - plan.offset[:2]), plan.position[2] + 0.001], plan.yaw)
+    drawn = downward([*(goal - plan.offset[:2]), plan.position[2] + 0.001], plan.yaw, plan.tilt)
     stages: list[Stage] = [
         *_take(job, plan),
         Leg("draw", 0.4, lambda here: [Waypoint(drawn, 0.15)], config, must_hold=True),
@@ -101,7 +101,7 @@ def rotate(job: Job) -> StagedSession:
             part = angle * i / steps
             c, s = math.cos(part), math.sin(part)
             xy = center + np.array([c * arm[0] - s * arm[1], s * arm[0] + c * arm[1]])
-            out.append(Waypoint(downward([*xy, here[2]], start_yaw[0] + part)))
+            out.append(Waypoint(downward([*xy, here[2]], start_yaw[0] + part, float(here[4]))))
         return out
 
     def numbers(seen: Observation) -> dict[str, float]:
@@ -171,7 +171,7 @@ def _require_open(job: Job, thing: Thing, plan: GraspPlan) -> None:
 
 
 def _take(job: Job, plan: GraspPlan) -> list[Stage]:
-    goal = downward(plan.position, plan.yaw)
+    goal = downward(plan.position, plan.yaw, plan.tilt)
     return [
         Leg("approach", 0.3, lambda here: approach(here, goal, job.world, job.config), job.config),
         Close("close", 0.1, plan.width),

@@ -33,12 +33,14 @@ class Held:
         thing: the thing where it was taken hold of.
         offset: (3,) m, its centre in the tool's frame of a gripper at yaw 0 that points down, axes of fr3_link0.
         bearing: its yaw less the tool's, rad.
+        tilt: of the tool when it took hold, rad; kept until it lets go.
         seen: False when it is only a guess from its name.
     """
 
     thing: Thing
     offset: Vector
     bearing: float
+    tilt: float = 0.0
     seen: bool = True
 
     def below(self) -> float:
@@ -121,7 +123,7 @@ class _Aim:
         job.memory.reached = None
 
     def waypoints(self, here: Vector) -> Sequence[Waypoint]:
-        goal = downward(self.plan.position, self.plan.yaw)
+        goal = downward(self.plan.position, self.plan.yaw, self.plan.tilt)
         return approach(here, goal, self._job.world, self._job.config)
 
     def look(self, observation: Observation) -> Vector | None:
@@ -222,7 +224,7 @@ def _held(thing: Thing, plan: GraspPlan, tool: Vector) -> Held:
         offset = np.array([offset[0], planned[1]])
     else:
         offset = np.array([offset[0], 0.0])
-    return Held(thing, np.array([*offset, thing.center[2] - tool[2]]), wrap_angle(thing.yaw - yaw))
+    return Held(thing, np.array([*offset, thing.center[2] - tool[2]]), wrap_angle(thing.yaw - yaw), plan.tilt)
 
 
 def held_now(job: Job) -> Held:
@@ -245,7 +247,7 @@ def held_now(job: Job) -> Held:
         found = job.sight.held_bowl(job.observation, guess, job.tool)
         offset = _turned(found.center[:2] - job.tool[:2], -float(job.tool[3]))
         z = job.config.shapes.rim_depth - found.size[2] / 2
-        return Held(found, np.array([*offset, z]), 0.0, seen=False)
+        return Held(found, np.array([*offset, z]), 0.0, float(job.tool[4]), seen=False)
     return Held(guess, np.zeros(3), 0.0, seen=False)
 
 
@@ -301,7 +303,7 @@ class _Course:
         if self._target is not None and self._target.is_bowl:
             low = max(low, self._target.top + 0.008)
         xy = self.place[:2] - held.around(self._yaw)
-        return downward([*xy, low + held.below()], self._yaw)
+        return downward([*xy, low + held.below()], self._yaw, held.tilt)
 
     def waypoints(self, here: Vector) -> list[Waypoint]:
         config, held, world = self._job.config, self._held, self._job.world

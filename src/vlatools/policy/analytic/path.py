@@ -44,9 +44,9 @@ def vector_quat(vector: Vector) -> Vector:
     return quat_multiply(down_quat(float(vector[3])), turn)
 
 
-def downward(position: ArrayLike, yaw: float) -> Vector:
-    """Tool vector (7,) at ``position`` (3,) with the gripper pointing straight down."""
-    return np.concatenate([np.asarray(position, dtype=float), [yaw], np.zeros(3)])
+def downward(position: ArrayLike, yaw: float, tilt: float = 0.0) -> Vector:
+    """Tool vector (7,) at ``position`` (3,) with the gripper pointing down, but for ``tilt`` rad about its own x axis."""
+    return np.concatenate([np.asarray(position, dtype=float), [yaw, tilt, 0.0, 0.0]])
 
 
 def nearest_turn(yaw: float, reference: float, period: float = 2 * math.pi) -> float:

@@ -126,12 +126,14 @@ class GraspPlan:
         yaw: of the tool, rad.
         offset: (3,) m, the thing's centre less the tool's position, in fr3_link0 with the tool at ``yaw``.
         width: opening that the hold will have, m.
+        tilt: of the tool about its own x axis, rad; along the wall of a bowl, so that the bowl stays level when lifted.
     """
 
     position: Vector
     yaw: float
     offset: Vector
     width: float
+    tilt: float = 0.0
 
 
 def plan_grasp(thing: Thing, world: World, config: AnalyticConfig, tool: Vector) -> GraspPlan:
@@ -181,12 +183,15 @@ def _rim_grasps(thing: Thing, shapes: ShapeConfig) -> list[GraspPlan]:
         position = np.array([*(thing.center[:2] + radius * out), thing.top - shapes.rim_depth])
         # The fingers close along the tool's y axis, which stands at yaw - pi/2.
         yaw = math.remainder(angle + math.pi / 2, math.pi)
-        plans.append(GraspPlan(position, yaw, thing.center - position, shapes.bowl_wall))
+        offset = thing.center - position
+        inward = float(offset[:2] @ [math.sin(yaw), -math.cos(yaw)])  # along the tool's y axis
+        tilt = -math.copysign(math.atan(shapes.bowl_slope), inward)
+        plans.append(GraspPlan(position, yaw, offset, shapes.bowl_wall, tilt))
     return plans
 
 
 def _cost(plan: GraspPlan, thing: Thing, others: Sequence[Thing], shapes: ShapeConfig, tool_yaw: float) -> float:
-    """Obstruction first, then, for a rim, the side of the robot, then the shortest turn."""
+    """Obstruction first, then, for a rim, the outer side, then the shortest turn."""
     close = np.array([math.sin(plan.yaw), -math.cos(plan.yaw)])  # the closing direction
     across = np.array([math.cos(plan.yaw), math.sin(plan.yaw)])
     cost = 0.15 * abs(math.remainder(plan.yaw - tool_yaw, 2 * math.pi)) + 0.1 * abs(plan.yaw)
@@ -194,15 +199,19 @@ def _cost(plan: GraspPlan, thing: Thing, others: Sequence[Thing], shapes: ShapeC
     for other in others:
         delta = other.center[:2] - plan.position[:2]
         along, beside = abs(float(delta @ close)), abs(float(delta @ across))
-        hand_top = other.top - (plan.position[2] + shapes.hand_height) + 0.01
+        # A tilted hand is lower on its outer side.
+        outer = plan.tilt != 0.0 and float(delta @ plan.offset[:2]) < 0
+        low = shapes.hand_height - (shapes.hand_length * math.sin(abs(plan.tilt)) if outer else 0.0)
+        hand_top = other.top - (plan.position[2] + low) + 0.01
         finger_top = other.top - (plan.position[2] - shapes.finger_reach)
         if hand_top > 0:
             cost += 10.0 * _overlap(along, beside, shapes.hand_length, shapes.hand_depth, other.radius)
         if finger_top > 0 and other.bottom < plan.position[2] + shapes.hand_height:
             cost += 10.0 * _overlap(along, beside, finger, 0.012, other.radius)
     if thing.is_bowl:
-        toward_robot = -plan.offset[:2] @ np.array([-1.0, 0.0]) / max(1e-6, float(np.linalg.norm(plan.offset[:2])))
-        cost += 0.8 * (1.0 - float(toward_robot))
+        # The outer side: neighbours are fewer there, and a tilted wrist keeps its range near and far.
+        outward = math.copysign(1.0, float(thing.center[1])) * -plan.offset[1] / max(1e-6, float(np.linalg.norm(plan.offset[:2])))
+        cost += 0.8 * (1.0 - outward)
     return cost
 
 
