@@ -265,4 +265,7 @@ def test_messages_are_clear(tmp_path):
     console = Console(width=140, record=True, file=io.StringIO())
     console.print(bag_table(bag_info(tmp_path / "bag")))
     shown = console.export_text()
-    assert "/log" in shown and "closed and indexed" in shown and "10.0 Hz" in shown
+    assert "/log" in shown and "closed and indexed" in shown and "10.0 Hz" in shown and "std_msgs/String" in shown
+    narrow = Console(width=60, record=True, file=io.StringIO())
+    narrow.print(bag_table(bag_info(tmp_path / "bag")))
+    assert "10.0 Hz" in narrow.export_text()

@@ -69,7 +69,7 @@ def test_an_operator_has_the_last_word_and_claims_stay(tmp_path):
     trial = finish(begin(tmp_path))
     judged = add_verdict(trial.path, operator_verdict(False, True, "Ada"))
     assert judged.success is False and judged.claimed is True and len(judged.verdicts) == 2
-    assert "failure, though claimed" in shown(list_trials(tmp_path))
+    assert "failure (claimed)" in shown(list_trials(tmp_path))
     with pytest.raises(TrialError, match="still running"):
         add_verdict(begin(tmp_path, trial_id="x").path, operator_verdict(True, None, "Ada"))
 

@@ -7,11 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import yaml
-from rich.console import Group
+from rich.console import Console, ConsoleOptions, Group, RenderResult
 from rich.table import Table
 from rich.text import Text
 
 from vlatools.trials.bag_read import BagReader
+
+_TYPES_FROM_WIDTH = 110
 
 
 @dataclass(frozen=True)
@@ -132,18 +134,28 @@ def bag_info(path: Path) -> BagInfo:
     )
 
 
-def bag_table(info: BagInfo) -> Group:
-    """The description as a renderable for rich."""
+class _TopicTable:
+    """The topics; a narrow terminal gets no types, so that the numbers stay whole."""
+
+    def __init__(self, topics: tuple[TopicStats, ...]) -> None:
+        self._topics = topics
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield _topic_table(self._topics, types=options.max_width >= _TYPES_FROM_WIDTH)
+
+
+def _topic_table(topics: tuple[TopicStats, ...], types: bool) -> Table:
     table = Table(box=None, pad_edge=False, header_style="bold")
-    table.add_column("topic", no_wrap=True)
-    table.add_column("type", style="dim", overflow="fold")
-    for column in ("messages", "rate", "longest gap", "dropped", "size"):
-        table.add_column(column, justify="right", no_wrap=True)
-    for topic in info.topics:
+    table.add_column("topic", overflow="fold")
+    if types:
+        table.add_column("type", style="dim", overflow="fold")
+    for column, width in (("count", 5), ("rate", 8), ("gap", 7), ("lost", 4), ("size", 8)):
+        table.add_column(column, justify="right", no_wrap=True, min_width=width)
+    for topic in topics:
         several = topic.count > 1
         table.add_row(
             topic.name,
-            topic.type.replace("/msg/", "/"),
+            *([topic.type.replace("/msg/", "/")] if types else []),
             str(topic.count),
             f"{topic.rate_hz:.1f} Hz" if several else "-",
             f"{topic.longest_gap_s:.2f} s" if several else "-",
@@ -151,6 +163,11 @@ def bag_table(info: BagInfo) -> Group:
             _size(topic.bytes),
             style="dim" if topic.count == 0 else "",
         )
+    return table
+
+
+def bag_table(info: BagInfo) -> Group:
+    """The description as a renderable for rich: gap is the longest between two messages, lost is what was dropped."""
     state = Text("closed and indexed", style="green")
     if not info.closed:
         state = Text(f"not closed: {info.damage} (`vlatools bag repair` mends it)", style="bold yellow")
@@ -158,7 +175,7 @@ def bag_table(info: BagInfo) -> Group:
         state = Text("closed, without metadata.yaml (`vlatools bag repair` makes it)", style="bold yellow")
     head = Text.assemble((str(info.file), "bold"), "\n")
     line = f"{info.duration_s:.1f} s, {info.messages} messages, {info.dropped} dropped, {_size(info.size_bytes)}, "
-    return Group(head, Text.assemble(line, state), Text(""), table)
+    return Group(head, Text.assemble(line, state), Text(""), _TopicTable(info.topics))
 
 
 def _metadata(path: Path) -> dict[str, Any] | None:

@@ -24,10 +24,10 @@ def outcome_text(outcome: str) -> Text:
 def success_text(trial: Trial) -> Text:
     """Verified success beside the claim: a claim that was not confirmed is marked."""
     if trial.success is None:
-        return Text("not judged" + (", claimed" if trial.claimed else ""), style="yellow" if trial.claimed else "dim")
+        return Text("not judged" + (" (claimed)" if trial.claimed else ""), style="yellow" if trial.claimed else "dim")
     if trial.success:
         return Text("success", style="bold green")
-    return Text("failure" + (", though claimed" if trial.claimed else ""), style="bold red")
+    return Text("failure" + (" (claimed)" if trial.claimed else ""), style="bold red")
 
 
 def list_trials(root: Path) -> Table:
@@ -41,23 +41,23 @@ def list_trials(root: Path) -> Table:
         title_justify="left",
         title_style="",
     )
-    for column in ("trial", "task", "seed", "verified", "outcome", "time", "calls", "messages", "dropped"):
-        numeric = column in ("seed", "time", "calls", "messages", "dropped")
-        table.add_column(column, justify="right" if numeric else "left", no_wrap=True)
+    for column in ("trial", "begun, UTC", "task", "seed", "verified", "outcome", "time", "calls", "lost"):
+        numeric = column in ("seed", "time", "calls", "lost")
+        table.add_column(column, justify="right" if numeric else "left", no_wrap=column != "verified", min_width=9 if column == "verified" else None)
     for trial in trials:
         dropped = int(trial.recording.get("dropped", 0))
         state = outcome_text(trial.outcome)
         if trial.status in (DIED, RUNNING):
             state = Text("recorder died" if trial.status == DIED else "running", style="yellow")
         table.add_row(
-            trial.path.name,
+            trial.trial_id,
+            trial.started[5:16].replace("T", " "),
             trial.task or "-",
             str(trial.seed) if trial.seed >= 0 else "real",
             success_text(trial),
             state,
             f"{trial.duration_s:.1f} s" if trial.ended else "-",
             str(len(trial.invocations)) if trial.ended else "-",
-            str(trial.recording.get("messages", "-")),
             Text(str(dropped), style="bold red" if dropped else "dim"),
         )
     return table
