@@ -43,7 +43,8 @@ def list_trials(root: Path) -> Table:
     )
     for column in ("trial", "begun, UTC", "task", "seed", "verified", "outcome", "time", "calls", "lost"):
         numeric = column in ("seed", "time", "calls", "lost")
-        table.add_column(column, justify="right" if numeric else "left", no_wrap=column != "verified", min_width=9 if column == "verified" else None)
+        wraps = column == "verified"
+        table.add_column(column, justify="right" if numeric else "left", no_wrap=not wraps, min_width=7 if wraps else len(column))
     for trial in trials:
         dropped = int(trial.recording.get("dropped", 0))
         state = outcome_text(trial.outcome)
