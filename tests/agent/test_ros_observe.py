@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -19,6 +20,8 @@ from vlatools.nodes import ros_observe
 from vlatools.nodes.convert import detected_to_msg
 from vlatools.nodes.stamps import Stamps
 
+DOMAINS = itertools.count(78)
+
 
 class Client(Node):
     """A node with stamps, as the planner is one."""
@@ -32,7 +35,7 @@ class Client(Node):
 def observe(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[list[str]], ros_observe.RosObserve]]:
     """``observe(outcomes)``: an observer whose server answers with these outcomes in turn; no server if empty."""
     monkeypatch.setattr(ros_observe, "_SERVER_S", 0.5)
-    rclpy.init(domain_id=78)
+    rclpy.init(domain_id=next(DOMAINS))  # a server of the test before may still be announced
     executor, stop = SingleThreadedExecutor(), threading.Event()
     thread = threading.Thread(target=lambda: [executor.spin_once(timeout_sec=0.05) for _ in iter(stop.is_set, True)])
     client = Client()
