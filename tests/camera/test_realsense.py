@@ -8,6 +8,7 @@ import pytest
 
 from tests.camera.fakes import AlignedCamera, FakeFrames, ScriptedSource
 from vlatools.camera.realsense import CameraConfig
+from vlatools.camera.source import NoFrame
 from vlatools.core import ManualClock, StaleData
 
 WALL = 1000.0  # wall clock minus monotonic clock
@@ -121,6 +122,20 @@ def test_a_camera_that_gives_no_frames_is_restarted_with_growing_pauses_and_rese
     assert cam.latest(1.0).number == 7
     assert cam.status().streaming
     assert cam.status().reason == ""
+
+
+def test_a_camera_may_take_longer_for_its_first_frame_than_for_the_others() -> None:
+    clock = ManualClock(50.0)
+    late = [NoFrame("Frame didn't arrive")] * 9
+    source = ScriptedSource([*late, at(1, 52.95), *late, at(2, 60.0)])
+    ticking(clock, source, 0.3)
+    cam = camera(source, clock, first_frame_timeout_s=6.0, frame_timeout_s=1.0)
+    cam.step()
+    assert cam.status().counters["frames"] == 1
+    assert source.starts == 1
+    cam.step()
+    assert cam.status().counters["timeouts"] == 1
+    assert clock.now() - 53.0 == pytest.approx(1.2 + 0.5, abs=0.11)
 
 
 def test_a_raw_runtime_error_of_the_sdk_is_a_lost_camera() -> None:

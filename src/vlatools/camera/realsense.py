@@ -18,13 +18,14 @@ import pyrealsense2 as rs
 from numpy.typing import NDArray
 
 from vlatools.camera.ports import RgbdFrame
-from vlatools.camera.source import CameraLost, FrameSource, StreamProfile
+from vlatools.camera.source import CameraLost, FrameSource, NoFrame, StreamProfile
 from vlatools.camera.stamps import StampConverter
 from vlatools.core import Clock, ConfigError, StaleData
 
 _WALL_DOMAINS = (rs.timestamp_domain.system_time, rs.timestamp_domain.global_time)
 _REWIND_FRAMES = 30
 _CLOCK_SET_S = 0.5
+_SLICE_S = 0.3
 
 
 @dataclass(frozen=True)
@@ -33,7 +34,8 @@ class CameraConfig:
 
     Attributes:
         streams: what a device is asked for; the simulated camera takes its rate.
-        frame_timeout_s: longest wait for one frameset.
+        first_frame_timeout_s: longest wait for the first frameset after opening; a camera needs a while to start.
+        frame_timeout_s: longest wait for each one after it.
         frozen_after_s: a camera that repeats itself for so long is restarted.
         backoff_s, backoff_max_s: first and longest pause before a restart; it doubles.
         reset_after: restarts without a frame before the device is power-cycled.
@@ -42,6 +44,7 @@ class CameraConfig:
     __pydantic_config__: ClassVar[dict[str, str]] = {"extra": "forbid"}
 
     streams: StreamProfile = field(default_factory=StreamProfile)
+    first_frame_timeout_s: float = 6.0
     frame_timeout_s: float = 1.0
     frozen_after_s: float = 2.0
     backoff_s: float = 0.5
@@ -50,6 +53,7 @@ class CameraConfig:
 
     def __post_init__(self) -> None:
         for key, low, high in (
+            ("first_frame_timeout_s", 0.5, 60.0),
             ("frame_timeout_s", 0.1, 10.0),
             ("frozen_after_s", 0.2, 30.0),
             ("backoff_s", 0.0, 10.0),
@@ -116,7 +120,7 @@ class RealSenseCamera:
         self._latency_s = 0.0
         self._open = False
         self._failures = 0
-        self._reason = "no frame has come yet"
+        self._reason = ""
         self._last_number = -1
         self._last_device_s = -1.0
         self._last_new_s = clock.now()
@@ -129,7 +133,7 @@ class RealSenseCamera:
             frame = self._frame
         age = float("inf") if frame is None else self._clock.now() - frame.stamp_s
         if frame is None or age > max_age_s:
-            raise StaleData("camera", age, max_age_s, self._reason or "the camera is slower than that")
+            raise StaleData("camera", age, max_age_s, self._why(frame))
         return frame
 
     def wait_after(self, stamp_s: float, timeout_s: float) -> RgbdFrame:
@@ -143,8 +147,11 @@ class RealSenseCamera:
                 remaining = deadline - self._clock.now()
                 if remaining <= 0 or self._ending.is_set():
                     age = float("inf") if frame is None else self._clock.now() - frame.stamp_s
-                    raise StaleData("camera", age, timeout_s, self._reason or "no newer frame came in time")
+                    raise StaleData("camera", age, timeout_s, self._why(frame))
                 self._fresh.wait(remaining)
+
+    def _why(self, frame: RgbdFrame | None) -> str:
+        return self._reason or ("no frame has come yet" if frame is None else "no newer frame came in time")
 
     # -- life ---------------------------------------------------------------------------------------------------------
 
@@ -166,7 +173,7 @@ class RealSenseCamera:
         with self._fresh:
             self._fresh.notify_all()
         if self._thread is not None:
-            self._thread.join(timeout=self.config.frame_timeout_s + 5.0)
+            self._thread.join(timeout=self.config.first_frame_timeout_s + 1.0)
             self._thread = None
         self._close()
 
@@ -200,13 +207,24 @@ class RealSenseCamera:
                 self._source.start()
                 self._open = True
                 self._forget()
-            self._take(self._source.wait(self.config.frame_timeout_s))
+            self._take(self._wait())
             if self._clock.now() - self._last_new_s > self.config.frozen_after_s:
                 raise CameraLost(f"the camera has repeated the same frame for more than {self.config.frozen_after_s:.1f} s: restarting it")
         except (CameraLost, RuntimeError) as error:
             # librealsense raises RuntimeError from any call on a device that is gone.
             self._counters["timeouts"] += 1
             self._recover(str(error))
+
+    def _wait(self) -> Any:
+        """A frameset, waited for in slices, so that ``stop`` is not held up. Raises CameraLost."""
+        started = self._last_number >= 0
+        end = self._clock.now() + (self.config.frame_timeout_s if started else self.config.first_frame_timeout_s)
+        while True:
+            try:
+                return self._source.wait(max(0.01, min(_SLICE_S, end - self._clock.now())))
+            except NoFrame:
+                if self._ending.is_set() or self._clock.now() >= end:
+                    raise
 
     def _recover(self, reason: str) -> None:
         self._reason = reason

@@ -19,6 +19,10 @@ class CameraLost(VlatoolsError):
     """The source gave no frameset in time, or is gone."""
 
 
+class NoFrame(CameraLost):
+    """The source lives, but gave no frameset in the time it was given."""
+
+
 @dataclass(frozen=True)
 class StreamProfile:
     """Streams that are asked of a device; the depth size is that in which the D435 measures best."""
@@ -62,7 +66,7 @@ class FrameSource(Protocol):
         ...
 
     def wait(self, timeout_s: float) -> Any:
-        """The newest frameset (``rs.composite_frame``); what queued up before it is dropped. Raises CameraLost."""
+        """The newest frameset (``rs.composite_frame``); what queued up before it is dropped. Raises NoFrame, CameraLost."""
         ...
 
     def stop(self) -> None:
@@ -135,7 +139,8 @@ class _PipelineSource:
             while newer:
                 frames, newer = newer, self._pipeline.poll_for_frames()
         except RuntimeError as error:
-            raise CameraLost(f"{self._name()} gave no frame within {timeout_s:.1f} s: {error}. {self._advice()}") from error
+            kind = NoFrame if "didn't arrive" in str(error) else CameraLost
+            raise kind(f"{self._name()} gave no frame: {error}. {self._advice()}") from error
         return frames
 
     def stop(self) -> None:
