@@ -42,8 +42,10 @@ _DT = 0.001
 _HOLD_STIFFNESS = np.array([4500.0, 4500.0, 3500.0, 3500.0, 2000.0, 2000.0, 2000.0])
 _HOLD_DAMPING = np.array([200.0, 200.0, 150.0, 150.0, 60.0, 60.0, 60.0])
 _BRAKE = 12.0  # rad/s^2
-_COMMAND_WAIT_S = 0.02  # longest wait for a client's command before a step is made with the one before
-_LOST_COMMANDS = 50  # in a row end a motion, as the robot does after 20 packets
+# Longest wait for a client's command before a step is made with the one before. It is host time: the client's process may be
+# starved on a busy machine, and a torque that is held meanwhile would throw the arm.
+_COMMAND_WAIT_S = 0.3
+_LOST_COMMANDS = 3  # in a row end a motion
 _RECOVERY_TICKS = 500
 _YIELD_TICKS = 150
 _COLLISIONS = ("joint_reflex", "cartesian_reflex")
