@@ -20,7 +20,6 @@ from vlatools.sim import mjcf
 from vlatools.sim.scene import SceneInstance
 
 MAX_DEPTH_M = 3.0  # beyond is no measurement
-_VISUAL_GROUP, _COLLISION_GROUP = 2, 3
 
 
 class RenderError(VlatoolsError):
@@ -42,15 +41,15 @@ class SceneRenderer:
         self._size = (width, height)
         self._gl = _make_context(width, height)
         self._load(instance)
+        self._closed = False
 
     def _load(self, instance: SceneInstance) -> None:
         self.instance = instance
         self._model = mjcf.build_model(instance)
         self._data = mujoco.MjData(self._model)
         self._option = mujoco.MjvOption()
-        # The collision meshes look alike from the camera's distance, and cost a third.
         self._option.geomgroup[:] = 0
-        self._option.geomgroup[[0, _COLLISION_GROUP]] = 1
+        self._option.geomgroup[mjcf.DRAWN_GROUP] = 1
         self._scene = mujoco.MjvScene(self._model, maxgeom=400)
         self._scene.flags[mujoco.mjtRndFlag.mjRND_SHADOW] = 0
         self._scene.flags[mujoco.mjtRndFlag.mjRND_REFLECTION] = 0
@@ -109,9 +108,18 @@ class SceneRenderer:
         return np.ascontiguousarray(color[::-1]), np.ascontiguousarray(depth[::-1])
 
     def close(self) -> None:
-        """Free the GL context."""
+        """Free the GL context. Idempotent."""
+        if self._closed:
+            return
+        self._closed = True
+        # Its textures and buffers are deleted in whichever context is current.
+        self._gl.make_current()
         self._context.free()
         self._gl.free()
+
+    def __del__(self) -> None:
+        if not getattr(self, "_closed", True):
+            self.close()
 
 
 def _make_context(width: int, height: int) -> Any:
