@@ -12,7 +12,7 @@ from vlatools.trials.report import write_report
 
 
 def announce(console: Console, end: TaskEnd) -> None:
-    """Write the report and say how the trial ended and where it is."""
+    """Say how the trial ended and where it is. The recorder has made the report, unless it died."""
     console.print(
         Text.assemble(
             ("SUCCESS " if end.success else "FAILURE ", "bold green" if end.success else "bold red"),
@@ -26,10 +26,11 @@ def announce(console: Console, end: TaskEnd) -> None:
     if end.recording:
         console.print(f"recording: {end.recording}", style="red", markup=False, soft_wrap=True)
     if end.folder is not None:
-        try:
-            write_report(end.folder)
-        except (VlatoolsError, OSError) as error:
-            console.print(f"no report: {error}", style="red", markup=False, soft_wrap=True)
+        if not (end.folder / REPORT).is_file():
+            try:
+                write_report(end.folder)
+            except (VlatoolsError, OSError) as error:
+                console.print(f"no report: {error}", style="red", markup=False, soft_wrap=True)
         console.print(f"trial: {end.folder}", markup=False, highlight=False, soft_wrap=True)
         if (end.folder / REPORT).is_file():
             console.print(f"report: {end.folder / REPORT}", markup=False, highlight=False, soft_wrap=True)
