@@ -98,7 +98,7 @@ def test_invocation() -> None:
 def test_an_unknown_family_names_the_known_ones() -> None:
     goal = convert.invocation_to_goal(Invocation(Family.PUSH, "x"))
     goal.family = "graspp"
-    with pytest.raises(Rejected, match="graspp.*grasp"):
+    with pytest.raises(Rejected, match=r"graspp.*grasp"):
         convert.invocation_from_goal(goal)
 
 
@@ -121,4 +121,5 @@ def test_bgr_is_converted_and_an_unknown_encoding_refused() -> None:
 
 
 def test_json_has_no_nan_and_takes_arrays() -> None:
-    assert convert.to_json({"a": np.array([1.0, math.nan]), "b": np.float32(2.0), "c": (math.inf,)}) == '{"a": [1.0, null], "b": 2.0, "c": [null]}'
+    data = {"a": np.array([1.0, math.nan]), "b": np.float32(2.0), "c": (math.inf,)}
+    assert convert.to_json(data) == '{"a": [1.0, null], "b": 2.0, "c": [null]}'

@@ -136,6 +136,32 @@ def test_newer_goal_of_the_slot_preempts_and_the_next_is_not_stillborn(server: S
     assert newer.result.outcome == "COMPLETED"
 
 
+def test_of_three_goals_only_one_works_at_a_time(server: Server, clients: tuple[ActionClient, ActionClient]) -> None:
+    working, most, order = 0, 0, []
+
+    def slow_to_stop(goal: Any, cancel: CancelToken, feedback: Any) -> Home.Result:
+        nonlocal working, most
+        working += 1
+        most = max(most, working)
+        until_canceled(goal, cancel, feedback) if goal.timeout != 3 else None
+        time.sleep(0.3)
+        working -= 1
+        order.append(goal.timeout)
+        return done(Outcome.PREEMPTED, "preempted") if cancel.canceled else done(Outcome.COMPLETED)
+
+    server.behaviour = slow_to_stop
+    calls = []
+    for number in (1.0, 2.0, 3.0):
+        calls.append(GoalCall(clients[int(number) % 2], Home.Goal(timeout=number)))
+        while not calls[-1].acknowledged:
+            time.sleep(0.005)
+        time.sleep(0.05)
+    outcomes = [ended(call).result.outcome for call in calls]
+    assert outcomes == ["PREEMPTED", "PREEMPTED", "COMPLETED"]
+    assert most == 1
+    assert order[0] == 1.0  # the second, preempted while it waited, and the third come when the first has ended
+
+
 def test_rejection_carries_reason_and_fix(server: Server, clients: tuple[ActionClient, ActionClient]) -> None:
     def refuse(*_: Any) -> Home.Result:
         raise Rejected("not_ready", "the arm is in REFLEX: call /arm/recover")
@@ -158,19 +184,24 @@ def test_an_exception_is_a_fault_and_the_server_lives(server: Server, clients: t
     assert ended(GoalCall(clients[0], Home.Goal())).result.outcome == "COMPLETED"
 
 
-def test_race_of_cancel_and_success_ends_each_goal_exactly_once(server: Server, clients: tuple[ActionClient, ActionClient]) -> None:
-    def short(*_: Any) -> Home.Result:
+@pytest.mark.slow
+@pytest.mark.parametrize("looks_at_cancel", [False, True], ids=["late_cancel", "cancel_wins"])
+def test_race_of_cancel_and_success_ends_each_goal_exactly_once(
+    server: Server, clients: tuple[ActionClient, ActionClient], looks_at_cancel: bool
+) -> None:
+    def short(_goal: Any, cancel: CancelToken, _feedback: Any) -> Home.Result:
         time.sleep(0.002)
-        return done(Outcome.COMPLETED)
+        return done(Outcome.CANCELED if looks_at_cancel and cancel.canceled else Outcome.COMPLETED)
 
     server.behaviour = short
-    for round_number in range(200):
+    expected = {"COMPLETED": GoalStatus.STATUS_SUCCEEDED, "CANCELED": GoalStatus.STATUS_CANCELED}
+    for round_number in range(500):
         call = GoalCall(clients[0], Home.Goal())
         time.sleep(0.0002 * (round_number % 20))
         call.cancel()
         ended(call)
-        assert call.result.outcome == "COMPLETED"  # the work was done: a late cancel changes nothing
-        assert call.status == GoalStatus.STATUS_SUCCEEDED
+        assert call.status == expected[call.result.outcome]
+        assert looks_at_cancel or call.result.outcome == "COMPLETED"  # the work was done: a late cancel changes nothing
 
 
 def test_feedback_is_thinned_in_order_and_the_last_arrives(server: Server, clients: tuple[ActionClient, ActionClient]) -> None:

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 import time
+import traceback
 import types
 import typing
 from collections.abc import Callable, Coroutine
@@ -47,7 +48,7 @@ def declare(node: Node, cls: type[P]) -> P:
     Fields are ``str``, ``bool``, ``int``, ``float`` or ``tuple[str, ...]``; ``field(metadata={"help": ...})`` describes them.
 
     Raises:
-        ConfigError: wrong type, or a value that the dataclass refuses; names node, parameter, value and fix.
+        ConfigError: wrong type, or a value that the dataclass refuses; names parameter, value and fix.
     """
     hints = typing.get_type_hints(cls)
     values: dict[str, Any] = {}
@@ -56,16 +57,16 @@ def declare(node: Node, cls: type[P]) -> P:
         descriptor = ParameterDescriptor(
             name=field.name, type=_TYPES[kind].value, read_only=True, description=str(field.metadata.get("help", ""))
         )
-        default = list(field.default) if kind is tuple else field.default  # type: ignore[arg-type]
+        default: Any = field.default
+        if kind is tuple:  # an empty list has no type of its own in ROS
+            default = list(default) or Parameter.Type.STRING_ARRAY
         try:
             value = node.declare_parameter(field.name, default, descriptor).value
         except rclpy.exceptions.InvalidParameterTypeException as error:
-            raise ConfigError(f"{node.get_name()}: parameter {field.name} must be of type {kind.__name__}: {error}") from error
-        values[field.name] = tuple(value) if kind is tuple else value
-    try:
-        return cls(**values)
-    except ConfigError as error:
-        raise ConfigError(f"{node.get_name()}: {error}") from error
+            like = " (write 2.0, not 2)" if kind is float else ' (write "012", not 012)' if kind is str else ""
+            raise ConfigError(f"parameter {field.name} must be of type {kind.__name__}{like}: {error}") from error
+        values[field.name] = tuple(value or ()) if kind is tuple else value
+    return cls(**values)
 
 
 class VlatoolsNode(Node):
@@ -143,7 +144,8 @@ class _RosLog(logging.Handler):
 def run_node(cls: type[VlatoolsNode]) -> int:
     """Life of a node's process: start, spin, and a clean end on SIGINT or SIGTERM. Returns the exit code.
 
-    Configuration and device faults at the start are one clear line on stderr and exit code 2.
+    Configuration and device faults at the start are one clear line on stderr and exit code 2; a callback that fails ends the
+    node with exit code 1, after its goals have ended.
     """
     stop = threading.Event()
     executor: SingleThreadedExecutor | None = None
@@ -167,21 +169,36 @@ def run_node(cls: type[VlatoolsNode]) -> int:
     logging.getLogger("vlatools").setLevel(logging.INFO)
     executor = SingleThreadedExecutor()
     executor.add_node(node)
+    code = 0
     try:
-        while not stop.is_set() and rclpy.ok():
-            executor.spin_once(timeout_sec=0.5)
-        node.end_goals()
-        deadline = time.monotonic() + _SHUTDOWN_S
-        while node.busy and rclpy.ok() and time.monotonic() < deadline:
-            executor.spin_once(timeout_sec=0.05)
-        for _ in range(5):  # the last results still have to leave
-            executor.spin_once(timeout_sec=0.01)
-    except ExternalShutdownException:
-        pass
+        try:
+            while not stop.is_set() and rclpy.ok():
+                executor.spin_once(timeout_sec=0.5)
+        except ExternalShutdownException:
+            pass
+        except Exception:  # of a callback: running goals still get their results, then whoever watches starts the node again
+            node.get_logger().fatal(f"a callback failed; the node ends:\n{traceback.format_exc()}")
+            code = 1
+        _end_goals(node, executor)
     finally:
         logging.getLogger("vlatools").removeHandler(handler)
         node.close()
         executor.remove_node(node)
         node.destroy_node()
         rclpy.try_shutdown()
-    return 0
+    return code
+
+
+def _end_goals(node: VlatoolsNode, executor: SingleThreadedExecutor) -> None:
+    """Cancel what runs and spin, bounded, until every goal has its result."""
+    node.end_goals()
+    deadline = time.monotonic() + _SHUTDOWN_S
+    sends = 5  # the last results still have to leave
+    while rclpy.ok() and time.monotonic() < deadline and (node.busy or sends > 0):
+        sends -= not node.busy
+        try:
+            executor.spin_once(timeout_sec=0.05 if node.busy else 0.01)
+        except ExternalShutdownException:
+            return
+        except Exception as error:
+            node.get_logger().error(f"while ending: {type(error).__name__}: {error}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
+import traceback
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
@@ -24,21 +25,34 @@ PREEMPT_S = 5.0
 class Slot:
     """What at most one goal may use at a time, over all runners that share it (the arm, the tools, the planner).
 
-    A newer goal preempts the one before and waits, bounded, until that has ended.
+    A newer goal preempts the ones before and waits, bounded, until they have ended.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._current: _Running | None = None
+        self._changed = threading.Condition()
+        self._newest: _Running | None = None
+        self._owner: _Running | None = None
 
-    def take(self, running: _Running) -> _Running | None:
-        """Make ``running`` the owner; returns the one before, already told to end."""
-        with self._lock:
-            previous, self._current = self._current, running
-        if previous is not None and not previous.ended.is_set():
-            previous.cancel.cancel(CancelToken.PREEMPT)
-            return previous
-        return None
+    def take(self, running: _Running, timeout_s: float) -> bool:
+        """Preempt whoever has the slot or waits for it; True once ``running`` has it, False if the owner did not end in time."""
+        with self._changed:
+            for older in (self._newest, self._owner):
+                if older is not None:
+                    older.cancel.cancel(CancelToken.PREEMPT)
+            self._newest = running
+            if self._changed.wait_for(lambda: self._owner is None, timeout_s):
+                self._owner = running
+                return True
+            return False
+
+    def leave(self, running: _Running) -> None:
+        """``running`` has ended; idempotent, and without effect for one that never got the slot."""
+        with self._changed:
+            if self._owner is running:
+                self._owner = None
+            if self._newest is running:
+                self._newest = None
+            self._changed.notify_all()
 
 
 class _Running:
@@ -46,7 +60,6 @@ class _Running:
 
     def __init__(self) -> None:
         self.cancel = CancelToken()
-        self.ended = threading.Event()
 
 
 class GoalRunner(Generic[G, R, F]):
@@ -140,10 +153,9 @@ class GoalRunner(Generic[G, R, F]):
 
     def _work(self, goal: G, running: _Running, feedback: _Feedback) -> R:
         try:
-            previous = self._slot.take(running) if self._slot is not None else None
             if self._closing:
                 raise Rejected("shutting_down", f"{self._node.get_name()} is shutting down: start it again")
-            if previous is not None and not previous.ended.wait(PREEMPT_S):
+            if self._slot is not None and not self._slot.take(running, PREEMPT_S):
                 raise Rejected(
                     "busy", f"the goal before did not end within {PREEMPT_S:.0f} s of being preempted: see its node's log"
                 )
@@ -151,10 +163,11 @@ class GoalRunner(Generic[G, R, F]):
         except Rejected as error:
             result = self.failure(Outcome.REJECTED, error.reason, str(error))
         except Exception as error:
-            self._node.get_logger().error(f"goal failed: {type(error).__name__}: {error}")
+            self._node.get_logger().error(f"goal failed:\n{traceback.format_exc()}")
             result = self.failure(Outcome.FAULT, "internal_error", f"{type(error).__name__}: {error}")
         finally:
-            running.ended.set()
+            if self._slot is not None:
+                self._slot.leave(running)
         feedback.flush()
         if self._on_result is not None:
             try:
@@ -165,12 +178,12 @@ class GoalRunner(Generic[G, R, F]):
 
     def failure(self, outcome: Outcome, reason: str, message: str) -> R:
         """A result that says only how it ended."""
-        result = self._action.Result()
+        result: Any = self._action.Result()
         result.outcome = outcome.value
         result.message = message
         if hasattr(result, "reason"):
             result.reason = reason
-        return result  # type: ignore[no-any-return]
+        return result
 
 
 class _Feedback:
