@@ -12,7 +12,7 @@ from launch_ros.parameter_descriptions import ParameterValue
 
 from vlatools.camera import calibration
 from vlatools.config import find_config, share_root
-from vlatools.nodes.table import Arguments, active, command_line, environment, parameter_file
+from vlatools.nodes.table import Arguments, ProcessSpec, active, command_line, environment, parameter_file
 
 DESCRIPTIONS = Arguments.descriptions()
 
@@ -29,14 +29,20 @@ def start(context: LaunchContext) -> list:
                     executable=spec.executable,
                     name=spec.name,
                     output="screen",
+                    prefix=priority(spec),
                     respawn=True,
                     respawn_delay=1.0,
                     parameters=[str(parameter_file()), dict(spec.parameters(arguments))],
                 )
             )
         else:
-            actions.append(ExecuteProcess(cmd=command_line(spec, arguments), output="screen"))
+            actions.append(ExecuteProcess(cmd=command_line(spec, arguments), prefix=priority(spec), output="screen"))
     return actions + visual(arguments)
+
+
+def priority(spec: ProcessSpec) -> str:
+    """``nice`` goes on without the priority where it is not allowed to raise it."""
+    return f"nice -n {spec.nice}" if spec.nice else ""
 
 
 def visual(arguments: Arguments) -> list:

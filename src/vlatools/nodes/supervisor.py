@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import signal
@@ -12,6 +13,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from vlatools.core import ConfigError
@@ -121,7 +123,7 @@ class Graph:
                 stderr=subprocess.STDOUT,
                 env=self.env,
                 start_new_session=True,  # Ctrl-C reaches the supervisor, which ends the rest in order
-                preexec_fn=_end_with_parent,
+                preexec_fn=partial(_begin, process.spec.nice),
             )
 
     def _again(self, process: Process) -> None:
@@ -167,9 +169,11 @@ _LIBC = ctypes.CDLL(None)
 _PR_SET_PDEATHSIG = 1
 
 
-def _end_with_parent() -> None:
-    """In the child: get SIGTERM when the supervisor is gone, however it went."""
+def _begin(nice: int) -> None:
+    """In the child: get SIGTERM when the supervisor is gone, however it went; take the priority, where that is allowed."""
     _LIBC.prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
+    with contextlib.suppress(OSError):
+        os.setpriority(os.PRIO_PROCESS, 0, nice)
 
 
 def last_lines(log: Path, count: int = 3) -> str:

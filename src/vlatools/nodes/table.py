@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from vlatools.config import config_root
 from vlatools.core import ConfigError
@@ -17,6 +18,7 @@ from vlatools.core import ConfigError
 PARAMETER_FILE = "franka.yaml"
 FASTDDS_PROFILE = "fastdds.xml"
 SIM_CAMERA_SERIAL = "SIM-D435-0001"
+_KEEPS_TIME = -10
 
 
 def _argument(default: object, text: str) -> object:
@@ -73,7 +75,7 @@ class Arguments:
         for name, text in values.items():
             if name not in known:
                 raise ConfigError(f"unknown argument {name!r}; known: {', '.join(known)}")
-            default = known[name].default
+            default: Any = known[name].default
             try:
                 if isinstance(default, bool):
                     parsed[name] = {"true": True, "1": True, "false": False, "0": False}[text.strip().lower()]
@@ -98,6 +100,7 @@ class ProcessSpec:
         parameters: ROS parameters that follow from the arguments; they override the parameter file.
         command: command-line options (the simulation only).
         ros: it is a ROS node.
+        nice: priority of the process where the system allows it: what must keep time goes before what only has to be done.
     """
 
     name: str
@@ -106,6 +109,7 @@ class ProcessSpec:
     parameters: Callable[[Arguments], Parameters] = lambda _a: {}
     command: Callable[[Arguments], list[str]] = lambda _a: []
     ros: bool = True
+    nice: int = 0
 
     @property
     def executable(self) -> str:
@@ -133,10 +137,11 @@ TABLE: tuple[ProcessSpec, ...] = (
         "sim",
         "vlatools.sim.main",
         when=lambda a: a.sim,
-        command=lambda a: ["--scene", a.task, "--seed", str(a.seed), "--host", a.robot_ip, "--domain", a.domain],
+        command=lambda a: ["--scene", a.task, "--seed", str(a.seed), "--host", a.robot_ip, "--domain", a.domain, "--verbose"],
         ros=False,
+        nice=_KEEPS_TIME,
     ),
-    ProcessSpec("arm", "vlatools.nodes.arm", parameters=lambda a: {"robot_ip": a.robot_ip, "speed": a.speed}),
+    ProcessSpec("arm", "vlatools.nodes.arm", parameters=lambda a: {"robot_ip": a.robot_ip, "speed": a.speed}, nice=_KEEPS_TIME),
     ProcessSpec("camera", "vlatools.nodes.camera", parameters=_camera),
     ProcessSpec("perception", "vlatools.nodes.perception", parameters=_calibrated),
     ProcessSpec("tools", "vlatools.nodes.tools", parameters=lambda a: {"policy": a.policy, **_calibrated(a)}),
