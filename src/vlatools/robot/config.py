@@ -255,7 +255,7 @@ class ArmConfig:
     stop_timeout_s: float = 2.0
     recover_attempts: int = 3
     reconnect_min_s: float = 0.5
-    reconnect_max_s: float = 5.0
+    reconnect_max_s: float = 3.0
     speed: SpeedConfig = field(default_factory=SpeedConfig)
     limits: LimitConfig = field(default_factory=LimitConfig)
     stream: StreamConfig = field(default_factory=StreamConfig)
