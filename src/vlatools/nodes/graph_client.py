@@ -12,6 +12,7 @@ from typing import Any
 
 import rclpy
 from rclpy.action import ActionClient
+from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile, qos_profile_sensor_data
@@ -66,17 +67,18 @@ class Seen:
 
 
 class GraphClient:
-    """Context manager; spins its node in a thread of its own.
+    """Context manager; has a ROS context of its own and spins its node in a thread of its own.
 
-    The process's ROS environment (ROS_DOMAIN_ID, Fast DDS profile) must be set before.
+    Args:
+        recorder: whether the graph has one.
+        domain: ROS domain; None takes ROS_DOMAIN_ID. The rest of the ROS environment must be set before.
     """
 
-    def __init__(self, recorder: bool = True) -> None:
+    def __init__(self, recorder: bool = True, domain: int | None = None) -> None:
         self._recorder = recorder
-        self._owns_rclpy = not rclpy.ok()
-        if self._owns_rclpy:
-            rclpy.init(signal_handler_options=SignalHandlerOptions.NO)
-        self.node = Node("vlatools_client", start_parameter_services=False)
+        self._context = Context()
+        rclpy.init(context=self._context, domain_id=domain, signal_handler_options=SignalHandlerOptions.NO)
+        self.node = Node("vlatools_client", context=self._context, start_parameter_services=False)
         self.stamps = Stamps(self.node)
         self.seen = Seen()
         self.joint_rate, self.camera_rate = Rate(), Rate()
@@ -97,7 +99,7 @@ class GraphClient:
         node.create_subscription(ActionChunk, "/arm/action_chunk", self._chunk, 20)
         node.create_subscription(JointState, "/joint_states", self.joint_rate.tick, qos_profile_sensor_data)
         node.create_subscription(CameraInfo, "/camera/color/camera_info", self.camera_rate.tick, qos_profile_sensor_data)
-        self._executor = SingleThreadedExecutor()
+        self._executor = SingleThreadedExecutor(context=self._context)
         self._executor.add_node(node)
         self._ending = threading.Event()
         self._thread = threading.Thread(target=self._spin, name="graph-client", daemon=True)
@@ -116,8 +118,7 @@ class GraphClient:
         self._thread.join(timeout=3.0)
         self._executor.remove_node(self.node)
         self.node.destroy_node()
-        if self._owns_rclpy:
-            rclpy.try_shutdown()
+        self._context.try_shutdown()
 
     def missing(self) -> list[str]:
         """What is not ready yet, in words; empty when a task can be run."""
@@ -176,5 +177,5 @@ class GraphClient:
             self.on_chunk(message)
 
     def _spin(self) -> None:
-        while not self._ending.is_set() and rclpy.ok():
+        while not self._ending.is_set() and self._context.ok():
             self._executor.spin_once(timeout_sec=0.2)
