@@ -103,6 +103,9 @@ class ScriptedSource:
     def stop(self) -> None:
         self.stops += 1
 
+    def close(self) -> None:
+        self.stops += 1
+
     def reset(self) -> None:
         self.resets += 1
 

@@ -72,6 +72,18 @@ def test_the_camera_opens_again_after_it_was_closed(camera: RealSenseCamera) -> 
     assert after.number > before.number
 
 
+def test_a_restart_keeps_the_renderer(drawn: Plain) -> None:
+    made = []
+    source = SimSource(lambda: made.append(1) or drawn, CLOCK, 30, intrinsics=SMALL)
+    for _ in range(3):
+        source.start()
+        assert source.wait(5.0).size() == 2
+        source.stop()
+    assert len(made) == 1
+    source.close()
+    assert drawn.closed
+
+
 def test_a_simulation_that_stops_makes_the_camera_stale_and_it_comes_back(camera: RealSenseCamera, drawn: Plain) -> None:
     camera.wait_after(0.0, 5.0)
     drawn.silent = True
@@ -92,7 +104,7 @@ def test_a_renderer_that_fails_names_its_reason() -> None:
         with pytest.raises(CameraLost, match="no EGL display"):
             source.wait(0.3)
     finally:
-        source.stop()
+        source.close()
 
 
 def test_a_recording_gives_the_same_metres_and_serial(tmp_path: Path) -> None:

@@ -176,6 +176,7 @@ class RealSenseCamera:
             self._thread.join(timeout=self.config.first_frame_timeout_s + 1.0)
             self._thread = None
         self._close()
+        self._source.close()
 
     def status(self) -> CameraStatus:
         """Present state, for diagnostics."""

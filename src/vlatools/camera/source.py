@@ -70,7 +70,11 @@ class FrameSource(Protocol):
         ...
 
     def stop(self) -> None:
-        """Stop streaming; safe in any state."""
+        """Stop streaming; safe in any state; ``start`` may follow."""
+        ...
+
+    def close(self) -> None:
+        """Release everything, for good."""
         ...
 
     def reset(self) -> None:
@@ -152,6 +156,11 @@ class _PipelineSource:
             except RuntimeError:
                 # An unplugged camera cannot be stopped, and need not be.
                 return
+
+    def close(self) -> None:
+        """See FrameSource."""
+        self.stop()
+        self._device = None
 
     def _name(self) -> str:
         raise NotImplementedError

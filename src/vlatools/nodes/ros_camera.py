@@ -113,21 +113,26 @@ class RosCamera:
     def _on_info(self, message: CameraInfo) -> None:
         with self._arrived:
             self._info = message
+            self._take_pairs()
 
     def _on_image(self, kind: str, message: Image) -> None:
-        key = (message.header.stamp.sec, message.header.stamp.nanosec)
         with self._arrived:
-            pair = self._waiting.setdefault(key, {})
-            pair[kind] = message
-            if len(pair) == 2 and self._info is not None:
-                del self._waiting[key]
-                stamp_s = self._stamps.to_monotonic(message.header.stamp)
-                if self._pair is None or stamp_s > self._pair[0]:
-                    number = 1 if self._pair is None else self._pair[1] + 1
-                    self._pair = (stamp_s, number, pair["color"], pair["depth"])
-                    self._arrived.notify_all()
+            self._waiting.setdefault((message.header.stamp.sec, message.header.stamp.nanosec), {})[kind] = message
+            self._take_pairs()
             while len(self._waiting) > _UNPAIRED:
                 self._waiting.popitem(last=False)
+
+    def _take_pairs(self) -> None:
+        """Take the pairs that are complete, once the camera model is known; the lock is held."""
+        if self._info is None:
+            return
+        for key in [key for key, images in self._waiting.items() if len(images) == 2]:
+            images = self._waiting.pop(key)
+            stamp_s = self._stamps.to_monotonic(images["color"].header.stamp)
+            if self._pair is None or stamp_s > self._pair[0]:
+                number = 1 if self._pair is None else self._pair[1] + 1
+                self._pair = (stamp_s, number, images["color"], images["depth"])
+                self._arrived.notify_all()
 
     def _converted(self, pair: tuple[float, int, Image, Image]) -> RgbdFrame:
         """Arrays of a pair, made once; the lock is held."""

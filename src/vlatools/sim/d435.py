@@ -158,6 +158,7 @@ class SimSource:
         self._rng = np.random.default_rng(seed)
         self._intrinsics = intrinsics or d435_intrinsics()
         self._camera: SoftwareCamera | None = None
+        self._feeding = threading.Lock()  # nothing is pushed into a camera that is being closed
         self._ending = threading.Event()
         self._thread: threading.Thread | None = None
         self._error = ""
@@ -181,11 +182,14 @@ class SimSource:
     def start(self) -> None:
         """See FrameSource."""
         self.stop()
-        self._camera = SoftwareCamera(self._intrinsics, self._fps)
-        self._ending = threading.Event()
         self._error = ""
-        self._thread = threading.Thread(target=self._render, args=(self._camera, self._ending), name="sim-camera-render", daemon=True)
-        self._thread.start()
+        with self._feeding:
+            self._camera = SoftwareCamera(self._intrinsics, self._fps)
+        if self._thread is None or not self._thread.is_alive():
+            # It outlives a restart of the camera: making a renderer takes long on a busy machine.
+            self._ending = threading.Event()
+            self._thread = threading.Thread(target=self._render, args=(self._ending,), name="sim-camera-render", daemon=True)
+            self._thread.start()
 
     def wait(self, timeout_s: float) -> Any:
         """See FrameSource."""
@@ -207,31 +211,36 @@ class SimSource:
 
     def stop(self) -> None:
         """See FrameSource."""
+        with self._feeding:
+            camera, self._camera = self._camera, None
+            if camera is not None:
+                camera.close()
+
+    def close(self) -> None:
+        """See FrameSource."""
+        self.stop()
         self._ending.set()
         thread, self._thread = self._thread, None
         if thread is not None:
-            thread.join(timeout=5.0)
-        camera, self._camera = self._camera, None
-        if camera is not None:
-            camera.close()
+            thread.join(timeout=10.0)
 
     def reset(self) -> None:
         """Nothing to power-cycle; ``start`` makes a new device."""
 
-    def _render(self, camera: SoftwareCamera, ending: threading.Event) -> None:
+    def _render(self, ending: threading.Event) -> None:
         try:
             renderer = self._make_renderer()
         except Exception as error:  # any GL fault must end as a camera fault with its reason
             self._error = f"the renderer did not start: {error}"
             return
         try:
-            self._loop(renderer, camera, ending)
+            self._loop(renderer, ending)
         except Exception as error:  # as above
             self._error = f"the renderer failed: {error}"
         finally:
             renderer.close()
 
-    def _loop(self, renderer: Renderer, camera: SoftwareCamera, ending: threading.Event) -> None:
+    def _loop(self, renderer: Renderer, ending: threading.Event) -> None:
         period = 1.0 / self._fps
         due = self._clock.now()
         while not ending.is_set():
@@ -241,7 +250,9 @@ class SimSource:
                 counts = self._to_counts(picture.depth)
                 # The device stamps with the host's wall clock, as a D435 with global time does.
                 stamp_ms = (picture.stamp_s + (time.time() - self._clock.now())) * 1000.0
-                camera.push(picture.color, counts, self._number, stamp_ms)
+                with self._feeding:
+                    if self._camera is not None:
+                        self._camera.push(picture.color, counts, self._number, stamp_ms)
             due = max(due + period, self._clock.now() - period)
             self._clock.sleep(max(0.0, due - self._clock.now()))
 
