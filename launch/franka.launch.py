@@ -28,6 +28,7 @@ def start(context: LaunchContext) -> list:
                     package="vlatools",
                     executable=spec.executable,
                     name=spec.name,
+                    prefix=f"nice -n {spec.nice}" if spec.nice else None,
                     output="screen",
                     prefix=priority(spec),
                     respawn=True,

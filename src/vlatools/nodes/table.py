@@ -163,7 +163,8 @@ def parameter_file() -> Path:
 
 def command_line(spec: ProcessSpec, arguments: Arguments) -> list[str]:
     """How to start a process without ``launch``."""
-    line = [sys.executable, "-m", spec.module, *spec.command(arguments)]
+    line = ["nice", "-n", str(spec.nice)] if spec.nice else []
+    line += [sys.executable, "-m", spec.module, *spec.command(arguments)]
     if spec.ros:
         line += ["--ros-args", "--params-file", str(parameter_file())]
         for key, value in spec.parameters(arguments).items():

@@ -85,15 +85,16 @@ class ArmController:
         self._closed = False
         self._ticks, self._worst_tick, self._worst_gap = 0, 0.0, 0.0
         self._asked_s = self._ticked_s = clock.now()
+        self._advanced_robot_s = -1.0
 
     # -- the control loop -----------------------------------------------------------------------------------------
     def spin(self, until: threading.Event) -> None:
         """Call ``tick`` at the control rate until ``until`` is set. A late tick delays the next ones: none is caught up,
         so that the robot never sees two references in less than a period. Periods are the robot's: when a simulation or
-        the host stalls, the reference waits (up to ``_LONGEST_PERIODS``) instead of running ahead."""
+        the host stalls, the next tick waits for it (up to ``_LONGEST_PERIODS``, then it only looks)."""
         period = self.config.period_s
         while not until.is_set():
-            begin, robot_begin = self.clock.now(), self._servo.robot_time()
+            begin = self.clock.now()
             self.tick()
             end = self.clock.now()
             self._ticks += 1
@@ -102,7 +103,7 @@ class ArmController:
             self._ticked_s = begin
             self.clock.sleep(max(0.0, period - (end - begin)))
             while self.clock.now() - begin < _LONGEST_PERIODS * period and not until.is_set():
-                passed = self._servo.robot_time() - robot_begin
+                passed = self._servo.robot_time() - self._advanced_robot_s
                 if passed >= period - _PACE_S or passed < 0:  # below 0: a new connection, another clock
                     break
                 self.clock.sleep(_PACE_S)
@@ -124,6 +125,8 @@ class ArmController:
             self._watch.try_reconnect(now)
             if self._watch.maintenance is not None or not self._measure(now):
                 return
+            if self._robot_stalls():
+                return
             try:
                 self._advance(now)
             except ArmFault as fault:
@@ -132,6 +135,14 @@ class ArmController:
                 _LOG.exception("control loop")
                 self._void("internal_error", f"{type(error).__name__} in the control loop: {error}; see the log")
                 self._drop_servo()
+
+    def _robot_stalls(self) -> bool:
+        """Whether the robot's clock has not gone on by a period since the last advance: then the reference waits, too."""
+        robot = self._servo.robot_time()
+        if 0 <= robot - self._advanced_robot_s < self.config.period_s - _PACE_S:
+            return True
+        self._advanced_robot_s = robot
+        return False
 
     def _measure(self, now: float) -> bool:
         """Read the robot and judge it; False when there is nothing to drive."""
