@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 
 import numpy as np
 import pytest
 
 from tests.policy.kinematic_world import Table, bowl, cube
+from tests.tools.doubles import FakeArm
 from vlatools.core import ConfigError, Family, Feedback, Invocation, Outcome
 from vlatools.policy.analytic import AnalyticConfig
 
@@ -246,3 +248,63 @@ def test_configuration_refuses_nonsense_by_name() -> None:
         AnalyticConfig(horizon=2, dt=0.05)
     with pytest.raises(ConfigError, match="clearance"):
         AnalyticConfig(clearance=1.0)
+
+
+def _carrying() -> Table:
+    """Red cube in the gripper, about to be carried."""
+    table = _scene()
+    table.do("reach", "red cube")
+    table.do("grasp", "red cube")
+    return table
+
+
+def _then(table: Table, after_s: float, action: Callable[[], None]) -> None:
+    """Do something once, ``after_s`` from now."""
+    due, step, done = table.clock.now() + after_s, table.arm.on_step, []
+
+    def watch(arm: FakeArm) -> None:
+        step(arm)  # type: ignore[misc]
+        if table.clock.now() >= due and not done:
+            done.append(True)
+            action()
+
+    table.arm.on_step = watch
+
+
+def test_a_target_moved_at_the_last_moment_is_seen_before_the_release() -> None:
+    table = _carrying()
+    _then(table, 1.0, lambda: setattr(table.things["left bowl"], "position", np.array([0.58, 0.16, 0.0225])))
+    assert table.do("move", "red cube", target="left bowl").outcome is DONE
+    assert table.do("release", "red cube", target="left bowl").outcome is DONE
+    assert table.things["red cube"].position[:2] == pytest.approx([0.58, 0.16], abs=0.005)
+
+
+def test_a_target_hidden_by_the_hand_is_looked_at_from_higher_up() -> None:
+    table = _carrying()
+    _then(table, 0.9, lambda: table.hidden.add("left bowl"))
+    _then(table, 1.7, lambda: table.hidden.discard("left bowl"))
+    assert table.do("move", "red cube", target="left bowl").outcome is DONE
+    assert table.arm.ee.position[:2] == pytest.approx([0.62, 0.12], abs=0.005)
+
+
+def test_a_target_that_is_gone_ends_the_move() -> None:
+    table = _carrying()
+    _then(table, 0.9, lambda: table.hidden.add("left bowl"))
+    result = table.do("move", "red cube", target="left bowl")
+    assert (result.outcome, result.reason) == (Outcome.STAGNATED, "policy_gave_up")
+    assert "no longer in view" in result.message
+
+
+def test_a_target_that_was_never_seen_is_taken_from_the_position_given() -> None:
+    table = _carrying()
+    table.hidden.add("left bowl")
+    assert table.do("move", "red cube", target="left bowl", position=np.array([0.62, 0.12, 0.004])).outcome is DONE
+
+
+def test_fingers_that_hang_are_named() -> None:
+    table = _scene()
+    table.do("reach", "red cube")
+    table.arm.hangs = True
+    result = table.do("grasp", "red cube")
+    assert result.outcome is Outcome.STAGNATED
+    assert "gripper does not move" in result.message

@@ -46,7 +46,8 @@ class FakeArm:
         self.times: list[float] = []
         self.holds = 0
         self.wrench = np.zeros(6)
-        self.stuck = False
+        self.stuck = False  # the arm does not follow
+        self.hangs = False  # the fingers do not
         self.other_stream = ""
         self.on_step: Callable[[FakeArm], None] | None = None
         self._stream = StreamStatus()
@@ -76,7 +77,8 @@ class FakeArm:
             self.ee = Pose(a[:3] + share * (b[:3] - a[:3]), slerp(a[3:7], b[3:7], share))
             self._target_width = float(a[7])
         goal = max(self._target_width, self.graspable)
-        self.width += float(np.clip(goal - self.width, -0.1 * step, 0.1 * step))
+        if not self.hangs:
+            self.width += float(np.clip(goal - self.width, -0.1 * step, 0.1 * step))
         self._moving = self.ee.distance_to(before) > 1e-6
 
     @property

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from vlatools.core import Rejected
 from vlatools.core.pose import wrap_angle
-from vlatools.policy.analytic.handling import Job, approach
+from vlatools.policy.analytic.job import Job, approach
 from vlatools.policy.analytic.path import downward, tool_vector
 from vlatools.policy.analytic.session import StagedSession
 from vlatools.policy.analytic.stages import Close, Leg, Look, Open, Stage, Waypoint

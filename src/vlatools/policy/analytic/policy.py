@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from vlatools.core import ActionSpace, Family, Invocation, Rejected
-from vlatools.policy.analytic import contact, handling
+from vlatools.policy.analytic import contact, picking, placing
 from vlatools.policy.analytic.config import AnalyticConfig
-from vlatools.policy.analytic.handling import Job, Memory
+from vlatools.policy.analytic.job import Job, Memory
 from vlatools.policy.analytic.session import StagedSession
 from vlatools.policy.analytic.sight import Sight
 from vlatools.policy.analytic.world import SceneFinder
 from vlatools.policy.ports import Manifest, Observation
 
 _BUILDERS: dict[Family, Callable[[Job], StagedSession]] = {
-    Family.REACH: handling.reach,
-    Family.GRASP: handling.grasp,
-    Family.MOVE: handling.move,
-    Family.RELEASE: handling.release,
+    Family.REACH: picking.reach,
+    Family.GRASP: picking.grasp,
+    Family.MOVE: placing.move,
+    Family.RELEASE: placing.release,
     Family.PULL: contact.pull,
     Family.PUSH: contact.push,
     Family.ROTATE: contact.rotate,

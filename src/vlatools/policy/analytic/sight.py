@@ -56,8 +56,8 @@ class Sight:
         shapes = self._config.shapes
         if "bowl" in name:
             size = np.array([2 * shapes.bowl_radius, 2 * shapes.bowl_radius, shapes.bowl_height])
-            return Thing(name, "bowl", np.array(position, dtype=float), 0.0, size)
-        return Thing(name, "cube", np.array(position, dtype=float), 0.0, np.full(3, shapes.cube_size))
+            return Thing(name, "bowl", np.array(position, dtype=float), 0.0, size, seen=False)
+        return Thing(name, "cube", np.array(position, dtype=float), 0.0, np.full(3, shapes.cube_size), seen=False)
 
     def held_bowl(self, observation: Observation, guess: Thing, tool: Vector) -> Thing:
         """The bowl whose rim the gripper holds.

@@ -21,6 +21,7 @@ _TRIM_AFTER_S = 0.25  # a standing error is trimmed this long after the path's e
 _TRIM_MAX = 0.02  # m
 _HOLD_S = 0.12  # a hold counts after this time
 _LOST_S = 0.25  # a hold counts as lost after this time
+_STUCK_S = 1.0  # fingers that are busy but stand still for this time are stuck
 
 
 @dataclass(frozen=True)
@@ -185,6 +186,23 @@ class Leg:
             self._path.shift(shift, now)
 
 
+class _Fingers:
+    """Watches fingers that should move."""
+
+    def __init__(self, observation: Observation) -> None:
+        self._width = _opening(observation)
+        self._moved_s = observation.arm.stamp_s
+
+    def stuck(self, observation: Observation) -> str:
+        """Why they are judged stuck, "" if they are not."""
+        width, now = _opening(observation), observation.arm.stamp_s
+        if abs(width - self._width) > 5e-4 or not observation.arm.gripper_busy:
+            self._width, self._moved_s = width, now
+        if now - self._moved_s < _STUCK_S:
+            return ""
+        return f"the gripper does not move: busy at {1e3 * width:.1f} mm for {_STUCK_S:.0f} s, check the gripper"
+
+
 @dataclass
 class Close:
     """Close the fingers where the tool is.
@@ -204,6 +222,7 @@ class Close:
     def enter(self, observation: Observation, anchor: Anchor) -> None:
         self._tool = anchor.tool
         self._first = _opening(observation)
+        self._fingers = _Fingers(observation)
         self._since: float | None = None
 
     def needs_frame(self) -> bool:
@@ -218,7 +237,7 @@ class Close:
             return StageStep(share, done)
         if not arm.gripper_holding:
             self._since = None
-            return StageStep(0.8 * share, False)
+            return StageStep(0.8 * share, False, self._fingers.stuck(observation))
         if self._since is None:
             self._since = arm.stamp_s
         done = arm.stamp_s - self._since >= _HOLD_S
@@ -245,6 +264,7 @@ class Open:
     def enter(self, observation: Observation, anchor: Anchor) -> None:
         self._tool = anchor.tool
         self._first = _opening(observation)
+        self._fingers = _Fingers(observation)
         self._goal = self.to if self.by is None else min(self.to, self._first + self.by)
 
     def needs_frame(self) -> bool:
@@ -255,7 +275,7 @@ class Open:
         way = max(1e-3, self._goal - self._first)
         share = float(np.clip((width - self._first) / way, 0.0, 1.0))
         done = width >= self._goal - 0.007 and not observation.arm.gripper_holding
-        return StageStep(1.0 if done else min(share, 0.95), done)
+        return StageStep(1.0 if done else min(share, 0.95), done, "" if done else self._fingers.stuck(observation))
 
     def rows(self, times: Vector) -> Vector:
         return _still(self._tool, self._goal, times)
@@ -294,12 +314,12 @@ class Look:
     """Stand still, take a frame, and decide what follows.
 
     Attributes:
-        decide: from the frame: more stages, or none when the goal is reached.
+        decide: from the frame: more stages, none when the goal is reached, or why it cannot be.
     """
 
     phase: str
     weight: float
-    decide: Callable[[Observation], Sequence[Stage]]
+    decide: Callable[[Observation], Sequence[Stage] | str]
 
     def enter(self, observation: Observation, anchor: Anchor) -> None:
         self._anchor = anchor
@@ -312,7 +332,8 @@ class Look:
         # The frame must show what was left behind, not the arm still on its way.
         if observation.frame is None or observation.frame.stamp_s < self._since:
             return StageStep(0.0, False)
-        return StageStep(1.0, True, then=self.decide(observation))
+        decided = self.decide(observation)
+        return StageStep(0.0, False, decided) if isinstance(decided, str) else StageStep(1.0, True, then=decided)
 
     def rows(self, times: Vector) -> Vector:
         return _still(self._anchor.tool, self._anchor.opening, times)

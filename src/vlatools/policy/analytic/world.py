@@ -35,6 +35,7 @@ class Thing:
         center: (3,) m in fr3_link0.
         yaw: of its sides about the vertical, rad; 0 for a bowl.
         size: (3,) m along its own axes; of a bowl the outer rim's diameter, twice, and the rim's height.
+        seen: False when it is only a guess from its name.
     """
 
     name: str
@@ -42,6 +43,7 @@ class Thing:
     center: Vector
     yaw: float
     size: Vector
+    seen: bool = True
 
     @property
     def top(self) -> float:
