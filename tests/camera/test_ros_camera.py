@@ -68,7 +68,7 @@ class Graph:
         self.node.destroy_node()
         self.context.try_shutdown()
 
-    def call(self, kind: type, name: str, goal: object, timeout_s: float = 20.0) -> object:
+    def call(self, kind: type, name: str, goal: object, timeout_s: float = 40.0) -> object:
         client = ActionClient(self.node, kind, name)
         try:
             assert client.wait_for_server(timeout_s), f"{name} is absent"
@@ -207,7 +207,7 @@ def processes(domain: int, name: str) -> Iterator[list[subprocess.Popen[bytes]]]
         for process in running:
             process.send_signal(signal.SIGTERM)
         for process in running:
-            process.wait(15)
+            process.wait(30)
 
 
 @pytest.mark.graph
@@ -233,18 +233,18 @@ def check_graph(graph: Graph, running: list[subprocess.Popen[bytes]]) -> None:
     graph.node.create_subscription(
         DiagnosticArray, "/diagnostics", lambda m: statuses.extend(s for s in m.status if s.name == "camera"), 10
     )
-    _until(lambda: len(colors) > 5, 30.0, "frames")
+    _until(lambda: len(colors) > 5, 60.0, "frames")
 
     # Every frame that is published arrives here, in another process: each has a camera_info, which is small.
     first = colors[-1]
     time.sleep(4.0)
     last = colors[-1]
-    time.sleep(0.3)
+    time.sleep(1.0)
     published = [stamp for stamp in infos if first <= stamp <= last]
     assert [stamp for stamp in colors if first <= stamp <= last] == published
-    assert len(published) > 20
+    assert len(published) > 10
 
-    shot = graph.call(CaptureRgbd, "/camera/capture", CaptureRgbd.Goal())
+    shot = graph.call(CaptureRgbd, "/camera/capture", CaptureRgbd.Goal(timeout=20.0))
     assert shot.outcome == "COMPLETED", shot.message
     assert (shot.color.encoding, shot.depth.encoding, shot.points.width, shot.points.height) == ("rgb8", "32FC1", 640, 480)
     assert shot.color.header.frame_id == OPTICAL_FRAME
@@ -255,25 +255,25 @@ def check_graph(graph: Graph, running: list[subprocess.Popen[bytes]]) -> None:
     assert unsettled.outcome == "TIMEOUT"
     assert "/arm/state" in unsettled.message
 
-    found = graph.call(Locate, "/perception/locate", Locate.Goal(names=["red cube", "left bowl", "green cube"]))
+    found = graph.call(Locate, "/perception/locate", Locate.Goal(names=["red cube", "left bowl", "green cube"], timeout=20.0))
     assert found.outcome == "COMPLETED", found.message
     assert sorted(thing.name for thing in found.objects) == ["left bowl", "red cube"]
     assert list(found.missing) == ["green cube"]
     red = next(thing for thing in found.objects if thing.name == "red cube")
-    named = graph.call(Segment, "/perception/segment", Segment.Goal(prompt="red cube"))
+    named = graph.call(Segment, "/perception/segment", Segment.Goal(prompt="red cube", timeout=20.0))
     assert named.found
     assert abs(named.position.x - red.pose.position.x) < 0.03
     row, col = named.box.y_offset + named.box.height // 2, named.box.x_offset + named.box.width // 2
-    pointed = graph.call(Segment, "/perception/segment", Segment.Goal(use_point=True, row=row, col=col))
+    pointed = graph.call(Segment, "/perception/segment", Segment.Goal(use_point=True, row=row, col=col, timeout=20.0))
     assert pointed.message == "red cube"
-    off = graph.call(Segment, "/perception/segment", Segment.Goal(use_point=True, row=480, col=0))
+    off = graph.call(Segment, "/perception/segment", Segment.Goal(use_point=True, row=480, col=0, timeout=20.0))
     assert off.outcome == "REJECTED"
 
     # The simulation goes away: the camera says so, and a look ends in time.
     running[0].send_signal(signal.SIGTERM)
-    running[0].wait(15)
+    running[0].wait(30)
     time.sleep(1.5)
     lost = graph.call(Locate, "/perception/locate", Locate.Goal(timeout=1.0))
     assert lost.outcome == "STALE_OBSERVATION", lost.message
-    _until(lambda: bool(statuses) and statuses[-1].level == b"\x02", 15.0, "an ERROR on /diagnostics")
+    _until(lambda: bool(statuses) and statuses[-1].level == b"\x02", 40.0, "an ERROR on /diagnostics")
     assert "simulation" in statuses[-1].message or "no frames" in statuses[-1].message

@@ -22,6 +22,7 @@ from tests.perception.raycast import (
     upright,
 )
 from vlatools.camera.points import project
+from vlatools.core.pose import quat_multiply, quat_to_matrix
 from vlatools.perception.locator import Locator
 from vlatools.perception.ports import DetectedObject, Scene
 
@@ -91,6 +92,16 @@ def test_a_stack_is_two_cubes_at_their_heights() -> None:
 def test_a_cube_in_a_bowl_and_the_bowl_that_holds_it() -> None:
     scene = locate(*bowl(0.61, 0.12), cube(0.605, 0.125, RED, 0.6, z=0.004))
     check(scene, "red cube", (0.605, 0.125, 0.024))
+    check(scene, "bowl", (0.61, 0.12, 0.0225), 0.004)
+
+
+@pytest.mark.parametrize(("lean", "towards"), [(0.35, 0.0), (0.5, 1.2), (0.6, 2.5), (0.4, -2.0)])
+def test_a_cube_that_leans_on_a_bowls_wall_is_found(lean: float, towards: float) -> None:
+    axis = np.array([math.cos(towards), math.sin(towards), 0.0]) * math.sin(lean / 2)
+    rotation = quat_to_matrix(quat_multiply((*axis, math.cos(lean / 2)), (0, 0, math.sin(0.2), math.cos(0.2))))
+    box = Box(np.array([0.605, 0.115, 0.038]), np.full(3, 0.04), rotation, YELLOW)
+    scene = locate(*bowl(0.61, 0.12), box)
+    check(scene, "yellow cube", box.center)
     check(scene, "bowl", (0.61, 0.12, 0.0225), 0.004)
 
 

@@ -22,8 +22,9 @@ COLOR_INFO_TOPIC = "/camera/color/camera_info"
 DEPTH_TOPIC = "/camera/aligned_depth_to_color/image_raw"
 DEPTH_INFO_TOPIC = "/camera/aligned_depth_to_color/camera_info"
 OPTICAL_FRAME = "camera_color_optical_frame"
-# Reliable, so that every frame arrives; shallow, because an old frame is of no use.
-IMAGE_QOS = QoSProfile(depth=4, reliability=ReliabilityPolicy.RELIABLE, history=HistoryPolicy.KEEP_LAST)
+# Reliable, and deep enough for a subscriber that is held up for half a second: every frame arrives. Eight pairs fit into the
+# shared-memory segment of config/fastdds.xml.
+IMAGE_QOS = QoSProfile(depth=8, reliability=ReliabilityPolicy.RELIABLE, history=HistoryPolicy.KEEP_LAST)
 _UNPAIRED = 4
 
 
