@@ -55,13 +55,13 @@ class Bench:
 
     def run(self, script: str, seeds: int, config: StackConfig) -> None:
         """All seeds of one script."""
-        scene = {"contact": "simple"}.get(script, script)
-        for seed in range(seeds):
-            with LockstepStack(scene, seed, config) as stack:
-                begin_cpu, begin = time.process_time(), stack.clock.now()
+        with LockstepStack({"contact": "simple"}.get(script, script), 0, config) as stack:
+            begin_cpu, begin = time.process_time(), stack.clock.now()
+            for seed in range(seeds):
+                stack.reset(seed)
                 self.chains[script].append(all(SCRIPTS[script](self, stack, f"{script} {seed}")))
-                self.cpu_s += time.process_time() - begin_cpu
-                self.simulated_s += stack.clock.now() - begin
+            self.cpu_s += time.process_time() - begin_cpu
+            self.simulated_s += stack.clock.now() - begin
 
     def invoke(self, stack: LockstepStack, where: str, family: Family, name: str, **arguments: Any) -> bool:
         """One invocation; True when it completed and the truth agrees."""

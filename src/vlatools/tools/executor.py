@@ -8,8 +8,7 @@ from __future__ import annotations
 import logging
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import Any, NoReturn, TypeVar
+from typing import NoReturn, TypeVar
 
 from vlatools.camera.ports import RgbdCamera
 from vlatools.core import (
@@ -35,6 +34,7 @@ from vlatools.robot.ports import Arm, ArmMode, ArmState
 from vlatools.tools.checks import StageFacts, check_stage
 from vlatools.tools.config import ToolsConfig
 from vlatools.tools.inference import Inference, InlineInference, Ticket
+from vlatools.tools.run import Ended, Run
 
 log = logging.getLogger(__name__)
 T = TypeVar("T")
@@ -42,38 +42,6 @@ T = TypeVar("T")
 _SIGN_OF_LIFE_S = 0.5  # feedback comes at least this often while an invocation runs
 _LATE_REPLY_S = 1.0
 _FAULT_MODES = frozenset({ArmMode.DISCONNECTED, ArmMode.REFLEX, ArmMode.USER_STOPPED, ArmMode.STOPPED, ArmMode.RECOVERING})
-
-
-class _Ended(Exception):
-    """The invocation has ended; carries how."""
-
-    def __init__(self, outcome: Outcome, reason: str, message: str) -> None:
-        super().__init__(message)
-        self.outcome = outcome
-        self.reason = reason
-        self.message = message
-
-
-@dataclass
-class _Run:
-    """What the executor knows about the running invocation."""
-
-    invocation: Invocation
-    cancel: CancelToken
-    on_feedback: Callable[[Feedback], None] | None
-    start_s: float
-    start: ArmState | None = None
-    monitor: ProgressMonitor | None = None
-    chunks: int = 0
-    accepted: bool = False  # the arm has shown our stream
-    phase: str = "begin"
-    observation_age_s: float = 0.0
-    worst_age_s: float = 0.0
-    useful_s: float = 0.0  # when the policy last gave actions
-    feedback_s: float = -math.inf
-    ended: bool = False
-    claims: dict[str, float] = field(default_factory=dict)
-    checked: dict[str, float] = field(default_factory=dict)
 
 
 class ToolExecutor:
@@ -122,23 +90,23 @@ class ToolExecutor:
             cancel: latch, looked at before the first command and in every period.
             on_feedback: called from this thread with progress reports.
         """
-        run = _Run(invocation, cancel or CancelToken(), on_feedback, self._clock.now())
+        run = Run(invocation, cancel or CancelToken(), on_feedback, self._clock.now())
         session: PolicySession | None = None
         try:
             self._admit(run)
             session = self._begin(run)
             self._loop(run, session)
-        except _Ended as end:
+        except Ended as end:
             ended = end
         except Rejected as error:
-            ended = _Ended(Outcome.REJECTED, error.reason, str(error))
+            ended = Ended(Outcome.REJECTED, error.reason, str(error))
         except StaleData as error:
-            ended = _Ended(Outcome.STALE_OBSERVATION, error.source, str(error))
+            ended = Ended(Outcome.STALE_OBSERVATION, error.source, str(error))
         except ArmFault as error:
-            ended = _Ended(Outcome.FAULT, error.reason, str(error))
+            ended = Ended(Outcome.FAULT, error.reason, str(error))
         except Exception as error:
             log.exception("invocation %s broke", invocation.id)
-            ended = _Ended(Outcome.FAULT, "internal_error", f"{type(error).__name__}: {error}")
+            ended = Ended(Outcome.FAULT, "internal_error", f"{type(error).__name__}: {error}")
         run.ended = True
         try:
             return self._finish(run, ended)
@@ -148,7 +116,7 @@ class ToolExecutor:
 
     # -- the stages ---------------------------------------------------------------------------------------------------
 
-    def _admit(self, run: _Run) -> None:
+    def _admit(self, run: Run) -> None:
         """Refuse what cannot be served, with the reason and what to do."""
         manifest = self.policy.manifest
         family = run.invocation.family
@@ -171,7 +139,7 @@ class ToolExecutor:
         run.start = state
         run.monitor = ProgressMonitor(config, run.start_s)
 
-    def _policy_idle(self, run: _Run) -> bool:
+    def _policy_idle(self, run: Run) -> bool:
         """Wait, bounded, for the late reply to an invocation that was given up: a policy never sees two calls at once."""
         deadline = self._clock.now() + _LATE_REPLY_S
         while self._inference.busy:
@@ -180,7 +148,7 @@ class ToolExecutor:
             self._clock.sleep(self.config.executor.period_s)
         return True
 
-    def _begin(self, run: _Run) -> PolicySession:
+    def _begin(self, run: Run) -> PolicySession:
         """First observation; the policy grounds the invocation in it."""
         observation = self._observe(bool(self.policy.manifest.cameras))
 
@@ -196,7 +164,7 @@ class ToolExecutor:
         run.monitor = ProgressMonitor(run.monitor.config, now)  # type: ignore[union-attr]
         return session
 
-    def _loop(self, run: _Run, session: PolicySession) -> NoReturn:
+    def _loop(self, run: Run, session: PolicySession) -> NoReturn:
         """Observe, infer, command, judge; ends by raising."""
         config, clock = self.config.executor, self._clock
         infer_period = 1.0 / self.policy.manifest.rate_hz
@@ -226,7 +194,7 @@ class ToolExecutor:
                 )
             clock.sleep(config.period_s)
 
-    def _apply(self, run: _Run, observation: Observation, output: PolicyOutput) -> None:
+    def _apply(self, run: Run, observation: Observation, output: PolicyOutput) -> None:
         """Send the chunk, feed the monitor."""
         now = self._clock.now()
         run.observation_age_s = now - observation.stamp_s
@@ -234,7 +202,7 @@ class ToolExecutor:
         run.phase = output.phase
         run.claims.update(output.measurements or {})
         if output.failed:
-            raise _Ended(Outcome.STAGNATED, "policy_gave_up", output.failed)
+            raise Ended(Outcome.STAGNATED, "policy_gave_up", output.failed)
         if output.actions is not None and len(output.actions):
             manifest = self.policy.manifest
             try:
@@ -246,7 +214,7 @@ class ToolExecutor:
             run.useful_s = now
         self._judge(run, self._monitor(run).update(now, output.progress))
 
-    def _judge(self, run: _Run, sample: ProgressSample) -> None:
+    def _judge(self, run: Run, sample: ProgressSample) -> None:
         """Report the sample; end when the monitor says so."""
         self._report(run, sample)
         numbers = f"progress {sample.smoothed:.2f} after {sample.elapsed_s:.1f} s in phase '{run.phase}'"
@@ -255,7 +223,7 @@ class ToolExecutor:
             case Verdict.ADVANCE:
                 self._end_checked(run, numbers)
             case Verdict.REPLAN:
-                raise _Ended(
+                raise Ended(
                     Outcome.STAGNATED,
                     "no_progress",
                     f"{numbers}: gained {sample.gain:.3f} in {config.stall_window_s:.1f} s, the least is {config.stall_gain:.3f}",
@@ -263,9 +231,9 @@ class ToolExecutor:
             case Verdict.TIMEOUT if not self.policy.manifest.reports_progress:
                 self._end_checked(run, numbers)
             case Verdict.TIMEOUT:
-                raise _Ended(Outcome.TIMEOUT, "horizon", f"{numbers}: the horizon is {config.horizon_s:.1f} s")
+                raise Ended(Outcome.TIMEOUT, "horizon", f"{numbers}: the horizon is {config.horizon_s:.1f} s")
 
-    def _report(self, run: _Run, sample: ProgressSample) -> None:
+    def _report(self, run: Run, sample: ProgressSample) -> None:
         """Feedback: each fresh sample up to the allowed rate, a sign of life without one, and always the last."""
         since = sample.time_s - run.feedback_s
         due = since >= (1.0 / self.config.executor.feedback_hz if math.isfinite(sample.progress) else _SIGN_OF_LIFE_S)
@@ -275,7 +243,7 @@ class ToolExecutor:
 
     # -- ends ---------------------------------------------------------------------------------------------------------
 
-    def _end_checked(self, run: _Run, numbers: str) -> NoReturn:
+    def _end_checked(self, run: Run, numbers: str) -> NoReturn:
         """The policy claims success: stop, settle, and let measurement decide."""
         self._arm.hold()
         deadline = self._clock.now() + self.config.executor.check_grace_s
@@ -285,17 +253,17 @@ class ToolExecutor:
             check = check_stage(StageFacts(run.invocation, run.start, state, run.claims, self.config.checks))
             run.checked = check.measurements
             if not check.veto:
-                raise _Ended(Outcome.COMPLETED, "", numbers)
+                raise Ended(Outcome.COMPLETED, "", numbers)
             if self._clock.now() >= deadline:
-                raise _Ended(Outcome.STAGNATED, "check_failed", f"{numbers}, but {check.veto}")
+                raise Ended(Outcome.STAGNATED, "check_failed", f"{numbers}, but {check.veto}")
             self._clock.sleep(self.config.executor.period_s)
 
-    def _end_canceled(self, run: _Run) -> NoReturn:
+    def _end_canceled(self, run: Run) -> NoReturn:
         if run.cancel.reason == CancelToken.PREEMPT:
-            raise _Ended(Outcome.PREEMPTED, "preempted", "a newer goal took over")
-        raise _Ended(Outcome.CANCELED, run.cancel.reason, f"ended on request ({run.cancel.reason})")
+            raise Ended(Outcome.PREEMPTED, "preempted", "a newer goal took over")
+        raise Ended(Outcome.CANCELED, run.cancel.reason, f"ended on request ({run.cancel.reason})")
 
-    def _finish(self, run: _Run, ended: _Ended) -> InvocationResult:
+    def _finish(self, run: Run, ended: Ended) -> InvocationResult:
         """Stop the arm, measure the end, write the result. Every exit path comes through here."""
         config = self.config.executor
         standstill = self._stand_still(
@@ -305,37 +273,9 @@ class ToolExecutor:
             state: ArmState | None = self._arm.state()
         except (StaleData, ArmFault):
             state = None
-        outcome, reason, message = ended.outcome, ended.reason, ended.message
-        if not standstill and outcome not in (Outcome.COMPLETED, Outcome.REJECTED):
-            message = (
-                f"{message}; and the arm was not measured to stand still within {config.standstill_timeout_s:.1f} s: "
-                f"look at the robot before going on"
-            )
-            outcome, reason = Outcome.FAULT, "stop_unconfirmed"
-        measurements: dict[str, Any] = {"claimed": run.claims, "checked": run.checked}
-        if run.monitor is not None:
-            measurements["dropped_samples"] = run.monitor.dropped
-        if (outcome, reason) != (ended.outcome, ended.reason):
-            measurements["cause"] = f"{ended.outcome.value}: {ended.reason}"
-        clips = state.stream.clips if state is not None and state.stream.invocation_id == run.invocation.id else 0
-        return InvocationResult(
-            invocation=run.invocation,
-            outcome=outcome,
-            reason=reason,
-            message=message,
-            progress=run.monitor.smoothed if run.monitor is not None else 0.0,
-            duration_s=self._clock.now() - run.start_s,
-            chunks=run.chunks,
-            clips=clips,
-            end_pose=state.ee if state is not None else None,
-            gripper_width=state.gripper_width if state is not None else math.nan,
-            gripper_holding=state.gripper_holding if state is not None else False,
-            standstill=standstill,
-            observation_age_s=run.worst_age_s,
-            measurements=measurements,
-        )
+        return run.result(ended, state, standstill, self._clock.now())
 
-    def _stand_still(self, run: _Run, timeout_s: float, ended: _Ended) -> bool:
+    def _stand_still(self, run: Run, timeout_s: float, ended: Ended) -> bool:
         """Hold and wait. An arm that we never commanded is not touched: another goal may own it."""
         try:
             if run.chunks:
@@ -349,7 +289,7 @@ class ToolExecutor:
 
     # -- looking ------------------------------------------------------------------------------------------------------
 
-    def _watch(self, run: _Run) -> ArmState:
+    def _watch(self, run: Run) -> ArmState:
         """Cancel latch, age and faults of the arm, refusals of our chunks, and whether the arm is still ours."""
         if run.cancel.canceled:
             self._end_canceled(run)
@@ -357,21 +297,21 @@ class ToolExecutor:
         if state.mode in _FAULT_MODES or state.errors:
             names = f" ({', '.join(state.errors)})" if state.errors else ""
             reason = state.mode.value.lower() if state.mode in _FAULT_MODES else "robot_error"
-            raise _Ended(Outcome.FAULT, reason, f"the arm is {state.mode.value}{names}: {state.reason or 'see /arm/state'}")
+            raise Ended(Outcome.FAULT, reason, f"the arm is {state.mode.value}{names}: {state.reason or 'see /arm/state'}")
         if run.chunks:
             ours = state.stream.invocation_id == run.invocation.id
             if ours and state.stream.refused:
                 raise self._refused(state.stream.refused)
             if run.accepted and (not ours or state.mode is ArmMode.MOVING):
-                raise _Ended(Outcome.PREEMPTED, "arm_taken", "another goal has taken the arm")
+                raise Ended(Outcome.PREEMPTED, "arm_taken", "another goal has taken the arm")
             run.accepted = run.accepted or ours
         return state
 
     @staticmethod
-    def _refused(why: str) -> _Ended:
+    def _refused(why: str) -> Ended:
         """The arm refused a chunk, or ended the stream, e.g. by its limit of the contact force; ``why`` begins with its reason."""
         reason, _, message = why.partition(": ")
-        return _Ended(Outcome.FAULT, reason, f"the arm ended the stream: {message or why}")
+        return Ended(Outcome.FAULT, reason, f"the arm ended the stream: {message or why}")
 
     def _state(self) -> ArmState:
         state = self._arm.state()
@@ -389,7 +329,7 @@ class ToolExecutor:
 
     # -- the policy's calls, whatever they raise ----------------------------------------------------------------------
 
-    def _await(self, run: _Run, ticket: Ticket[PolicySession]) -> PolicySession:
+    def _await(self, run: Run, ticket: Ticket[PolicySession]) -> PolicySession:
         """Wait for the policy's first answer, bounded, watching cancel and arm."""
         limit, asked = self.config.executor.begin_timeout_s, self._clock.now()
         while not ticket.done:
@@ -420,9 +360,9 @@ class ToolExecutor:
         except Exception as error:
             raise self._policy_error(error) from error
 
-    def _policy_error(self, error: Exception) -> _Ended:
+    def _policy_error(self, error: Exception) -> Ended:
         log.error("policy %s raised", self.policy.manifest.name, exc_info=error)
-        return _Ended(Outcome.FAULT, "policy_error", f"policy {self.policy.manifest.name} raised {type(error).__name__}: {error}")
+        return Ended(Outcome.FAULT, "policy_error", f"policy {self.policy.manifest.name} raised {type(error).__name__}: {error}")
 
     def _close(self, session: PolicySession) -> None:
         """Close now, or after the call that is still running: a policy never sees two calls at once."""
@@ -435,6 +375,6 @@ class ToolExecutor:
             log.exception("closing the session of policy %s", self.policy.manifest.name)
 
     @staticmethod
-    def _monitor(run: _Run) -> ProgressMonitor:
+    def _monitor(run: Run) -> ProgressMonitor:
         assert run.monitor is not None  # made on admission
         return run.monitor
