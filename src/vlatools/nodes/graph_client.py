@@ -20,7 +20,7 @@ from rclpy.signals import SignalHandlerOptions
 from sensor_msgs.msg import CameraInfo, JointState
 from vlatools_interfaces.action import Locate, RunTask
 from vlatools_interfaces.msg import ActionChunk, AgentEvent, ArmState, Plan, ToolProgress
-from vlatools_interfaces.srv import GetManifest, SetStop, StartRecording, StopRecording
+from vlatools_interfaces.srv import GetManifest, Recover, SetStop, StartRecording, StopRecording
 
 from vlatools.nodes.calls import GoalCall, call_service
 from vlatools.nodes.convert import arm_state_from_msg
@@ -90,6 +90,7 @@ class GraphClient:
         self._manifest = node.create_client(GetManifest, "/tools/get_manifest")
         self._stop = node.create_client(SetStop, "/arm/stop")
         self._clear = node.create_client(SetStop, "/arm/clear_stop")
+        self._recover = node.create_client(Recover, "/arm/recover")
         self._start_recording = node.create_client(StartRecording, "/recorder/start")
         self._stop_recording = node.create_client(StopRecording, "/recorder/stop")
         node.create_subscription(Plan, "/planner/plan", lambda m: self._keep("plan", m), _LATCHED)
@@ -163,6 +164,10 @@ class GraphClient:
     def clear_stop(self, reason: str) -> SetStop.Response:
         """Clear the latch: for a person, or a test that plays one."""
         return call_service(self._clear, SetStop.Request(reason=reason), 5.0)
+
+    def recover(self, allow_collision: bool) -> Recover.Response:
+        """Clear the robot's errors."""
+        return call_service(self._recover, Recover.Request(allow_collision=allow_collision), 15.0)
 
     def _keep(self, name: str, message: Any) -> None:
         setattr(self.seen, name, message)
