@@ -44,6 +44,9 @@ class RecordingServo:
         self.sent.append(self.q)
         self.velocities.append(self.dq)
 
+    def robot_time(self) -> float:
+        return self._clock.now()
+
     def start(self) -> None: ...
 
     def halt(self) -> None: ...

@@ -37,6 +37,7 @@ from vlatools.trials.bag_info import bag_info
 from vlatools.trials.tasks import load_task
 
 NODES = ("arm", "camera", "perception", "tools", "planner", "recorder", "monitor", "sim")
+HARMLESS = ("kill_sim", "disk_full", "kill_monitor", "kill_recorder", "kill_perception")  # the arm may go on, or is gone
 STILL_RAD_S = 0.02
 STILL_S = 0.3
 CARRY_S = 60.0
@@ -111,7 +112,8 @@ def main() -> int:
                 rows.append(row)
                 with options.out.open("a") as file:
                     file.write(json.dumps(row, default=str) + "\n")
-                console.print(f"{fault.name}: {row['outcome']} {row['reason']}: {row['message']}", markup=False, highlight=False, soft_wrap=True)
+                line = f"{fault.name}: {row['outcome']} {row['reason']}: {row['message']}"
+                console.print(line, markup=False, highlight=False, soft_wrap=True)
     console.print(table(rows))
     return 0 if all(good(row) for row in rows) else 1
 
@@ -119,7 +121,8 @@ def main() -> int:
 @contextlib.contextmanager
 def small_disk(folder: Path) -> Iterator[Path]:
     """A small tmpfs where this may be mounted, else the folder itself."""
-    mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", str(folder)], capture_output=True, check=False).returncode == 0
+    mount = ["mount", "-t", "tmpfs", "-o", f"size={DISK_MB}m", "tmpfs", str(folder)]
+    mounted = subprocess.run(mount, capture_output=True, check=False).returncode == 0
     try:
         yield folder
     finally:
@@ -164,7 +167,7 @@ def run(bench: Bench, fault: Fault) -> dict[str, Any]:
     before = bench.pids()
     struck = time.monotonic()
     fault.happen(bench)
-    still_s = standstill(bench) if fault.name not in ("kill_sim", "disk_full", "kill_monitor", "kill_recorder", "kill_perception") else float("nan")
+    still_s = float("nan") if fault.name in HARMLESS else standstill(bench)
     call.wait(END_S)
     ended_s = time.monotonic() - struck
     call.cancel()

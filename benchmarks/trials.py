@@ -171,12 +171,9 @@ def say(console: Console, row: dict[str, Any]) -> None:
     """One line a trial."""
     mark = "ok  " if row["success"] else "FAIL"
     fate = f"  [{row['disturbed'] or 'not disturbed'}]" if row["disturb"] != "none" else ""
-    console.print(
-        f"{mark} {row['task']} {row['seed']:3d}  {row['duration']:6.1f} s  {row['invocations']:2d} calls  {row['replans']} replans{fate}  {row['why']}",
-        markup=False,
-        highlight=False,
-        soft_wrap=True,
-    )
+    counts = f"{row['duration']:6.1f} s  {row['invocations']:2d} calls  {row['replans']} replans"
+    line = f"{mark} {row['task']} {row['seed']:3d}  {counts}{fate}  {row['why']}"
+    console.print(line, markup=False, highlight=False, soft_wrap=True)
 
 
 if __name__ == "__main__":

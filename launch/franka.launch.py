@@ -4,12 +4,12 @@ Starts the same table of processes as ``vlatools up`` (vlatools.nodes.table), an
 the camera's static transform from its calibration, rviz.
 """
 
-from launch import LaunchContext, LaunchDescription
 from launch.actions import DeclareLaunchArgument, ExecuteProcess, OpaqueFunction, SetEnvironmentVariable
 from launch.substitutions import Command, LaunchConfiguration
 from launch_ros.actions import Node
 from launch_ros.parameter_descriptions import ParameterValue
 
+from launch import LaunchContext, LaunchDescription
 from vlatools.camera import calibration
 from vlatools.config import find_config, share_root
 from vlatools.nodes.table import Arguments, ProcessSpec, active, command_line, environment, parameter_file
@@ -28,7 +28,6 @@ def start(context: LaunchContext) -> list:
                     package="vlatools",
                     executable=spec.executable,
                     name=spec.name,
-                    prefix=f"nice -n {spec.nice}" if spec.nice else None,
                     output="screen",
                     prefix=priority(spec),
                     respawn=True,

@@ -66,7 +66,7 @@ def test_strings_stay_strings_on_the_command_line() -> None:
 def test_arguments_from_launch_strings() -> None:
     parsed = Arguments.parse({"sim": "true", "seed": "7", "speed": "0.5", "camera_serial": "0123"})
     assert (parsed.sim, parsed.seed, parsed.speed, parsed.camera_serial) == (True, 7, 0.5, "0123")
-    with pytest.raises(ConfigError, match="robot_ipp.*known"):
+    with pytest.raises(ConfigError, match=r"robot_ipp.*known"):
         Arguments.parse({"robot_ipp": "1"})
     with pytest.raises(ConfigError, match="seed='x' must be of type int"):
         Arguments.parse({"seed": "x"})
@@ -99,7 +99,8 @@ def test_nodes_never_spin_until_a_future_completes() -> None:
 
 def test_launch_file_takes_everything_from_the_table() -> None:
     tree = ast.parse((ROOT / "launch/franka.launch.py").read_text())
-    imported = {alias.name for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module == "vlatools.nodes.table" for alias in n.names}
+    modules = [n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and n.module == "vlatools.nodes.table"]
+    imported = {alias.name for module in modules for alias in module.names}
     assert {"Arguments", "active", "parameter_file", "environment"} <= imported
 
 

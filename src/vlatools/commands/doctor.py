@@ -24,6 +24,7 @@ from vlatools.nodes.table import Arguments
 _FCI_PORT = 1337
 _CONNECT_S = 2.0
 _MIN_DISK_GB = 5.0
+_MIN_SHM_MB = 200.0
 _LIBRARIES = {
     "franky": "franky-control",
     "mujoco": "mujoco",
@@ -84,7 +85,8 @@ def _guarded(check: Check, arguments: Arguments) -> list[Finding]:
 def _python(_arguments: Arguments) -> Iterator[Finding]:
     version = platform.python_version()
     good = (3, 10) <= sys.version_info[:2] <= (3, 13)
-    yield Finding("Python", Level.OK if good else Level.FAIL, f"{version} in {sys.prefix}", "" if good else "use 3.10 to 3.13: VLATOOLS_PYTHON=... make setup")
+    fix = "" if good else "use 3.10 to 3.13: VLATOOLS_PYTHON=... make setup"
+    yield Finding("Python", Level.OK if good else Level.FAIL, f"{version} in {sys.prefix}", fix)
 
 
 def _libraries(_arguments: Arguments) -> Iterator[Finding]:
@@ -123,13 +125,14 @@ def _ros(_arguments: Arguments) -> Iterator[Finding]:
 
         yield Finding("launch", Level.OK, "ros2 launch vlatools franka.launch.py works here")
     except ImportError:
-        yield Finding("launch", Level.WARN, "no ROS installation: `vlatools up` starts the same nodes", "install ROS 2 for launch, rviz and tf")
+        instead = "no ROS installation: `vlatools up` starts the same nodes"
+        yield Finding("launch", Level.WARN, instead, "install ROS 2 for launch, rviz and tf")
 
 
 def _rendering(_arguments: Arguments) -> Iterator[Finding]:
     code = (
-        "import mujoco; m = mujoco.MjModel.from_xml_string('<mujoco><worldbody><geom size=\".1\"/></worldbody></mujoco>'); d = mujoco.MjData(m);"
-        "mujoco.mj_forward(m, d); r = mujoco.Renderer(m, 16, 16); r.update_scene(d); r.render()"
+        "import mujoco; m = mujoco.MjModel.from_xml_string('<mujoco><worldbody><geom size=\".1\"/></worldbody></mujoco>');"
+        "d = mujoco.MjData(m); mujoco.mj_forward(m, d); r = mujoco.Renderer(m, 16, 16); r.update_scene(d); r.render()"
     )
     errors = []
     for backend in ("egl", "osmesa"):
@@ -171,7 +174,8 @@ def _camera(arguments: Arguments) -> Iterator[Finding]:
         yield Finding("camera", Level.OK, ", ".join(f"{name} {serial}" for name, serial in devices))
     else:
         seen = ", ".join(f"{name} {serial}" for name, serial in devices) or "no RealSense"
-        yield Finding("camera", Level.WARN, f"{seen}{f'; wanted {wanted}' if wanted else ''}", "plug it into a USB 3 port; without a camera: vlatools demo")
+        found = f"{seen}; wanted {wanted}" if wanted else seen
+        yield Finding("camera", Level.WARN, found, "plug it into a USB 3 port; without a camera: vlatools demo")
 
 
 def _calibration(arguments: Arguments) -> Iterator[Finding]:
@@ -206,16 +210,20 @@ def _ports(arguments: Arguments) -> Iterator[Finding]:
 
 def _machine(arguments: Arguments) -> Iterator[Finding]:
     free = shutil.disk_usage(Path.cwd()).free / 1e9
-    yield Finding(
-        "disk", Level.OK if free >= _MIN_DISK_GB else Level.WARN, f"{free:.0f} GB free here", "" if free >= _MIN_DISK_GB else f"bags need {_MIN_DISK_GB:.0f} GB"
-    )
+    yield _enough("disk", free >= _MIN_DISK_GB, f"{free:.0f} GB free here", f"bags need {_MIN_DISK_GB:.0f} GB")
     cores = os.cpu_count() or 1
-    yield Finding("cores", Level.OK if cores >= 2 else Level.WARN, str(cores), "" if cores >= 2 else "the simulation in real time needs two")
-    shm = shutil.disk_usage("/dev/shm").free / 1e6 if Path("/dev/shm").exists() else 0
-    yield Finding("shared memory", Level.OK if shm >= 200 else Level.WARN, f"{shm:.0f} MB free in /dev/shm", "" if shm >= 200 else "images travel there: docker run --shm-size=1g or --ipc=host")
-    realtime = Path("/sys/kernel/realtime").exists() and Path("/sys/kernel/realtime").read_text().strip() == "1"
+    yield _enough("cores", cores >= 2, str(cores), "the simulation in real time needs two")
+    shm = shutil.disk_usage("/dev/shm").free / 1e6 if Path("/dev/shm").exists() else 0.0
+    yield _enough("shared memory", shm >= _MIN_SHM_MB, f"{shm:.0f} MB free in /dev/shm", "images travel there: docker run --ipc=host")
     if not arguments.sim:
-        yield Finding("kernel", Level.OK if realtime else Level.WARN, platform.release(), "" if realtime else "use a PREEMPT_RT kernel and the performance governor on the robot's machine")
+        flag = Path("/sys/kernel/realtime")
+        realtime = flag.exists() and flag.read_text().strip() == "1"
+        yield _enough("kernel", realtime, platform.release(), "use a PREEMPT_RT kernel and the performance governor on the robot's machine")
+
+
+def _enough(area: str, good: bool, found: str, fix: str) -> Finding:
+    """Ok, or a warning with what to do."""
+    return Finding(area, Level.OK if good else Level.WARN, found, "" if good else fix)
 
 
 CHECKS: tuple[Check, ...] = (_python, _libraries, _ros, _configuration, _calibration, _rendering, _robot, _camera, _ports, _machine)

@@ -98,9 +98,8 @@ class LiveView:
         for number, step in list(enumerate(plan.steps, 1))[begin : begin + _MAX_STEPS]:
             mark, style = _MARKS.get(step.status, ("?", "dim"))
             again = f"  attempt {step.attempts}" if step.attempts > 1 else ""
-            table.add_row(
-                Text(f"{number:2d}", style="dim"), Text(mark, style=style), Text(step.family, style=style), Text(step.instruction + again, style=style)
-            )
+            cells = ((f"{number:2d}", "dim"), (mark, style), (step.family, style), (step.instruction + again, style))
+            table.add_row(*(Text(text, style=look) for text, look in cells))
         head = Text(f"plan {self._generation(plan)}", style="dim")
         return Group(head, table)
 

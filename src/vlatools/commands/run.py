@@ -30,7 +30,8 @@ def run_instruction(console: Console, instruction: str, task: str, time_limit_s:
             stop.wait(0.1)
         if lacking:
             console.print(
-                f"no ready graph in ROS domain {ros_domain()}: {', '.join(lacking)}. Start it: vlatools up, or ros2 launch vlatools franka.launch.py",
+                f"no ready graph in ROS domain {ros_domain()}: {', '.join(lacking)}. "
+                "Start it: vlatools up, or ros2 launch vlatools franka.launch.py",
                 style="red",
                 markup=False,
             )

@@ -101,7 +101,7 @@ def perform(
     claimed = bool(result is not None and result.claimed)
     verdict = judge(claimed) if judge is not None else None
     table = tuple(json.loads(result.summary_json)) if result is not None and result.summary_json else ()
-    end = TaskEnd(
+    return TaskEnd(
         outcome=outcome,
         reason=reason,
         message=message,
@@ -115,7 +115,6 @@ def perform(
         recording=_stop(client, outcome, message, claimed, verdict, result, table) if record else "",
         table=table,
     )
-    return end
 
 
 def _start(client: GraphClient, instruction: str, task: str, seed: int) -> Path:
@@ -126,7 +125,13 @@ def _start(client: GraphClient, instruction: str, task: str, seed: int) -> Path:
 
 
 def _stop(
-    client: GraphClient, outcome: Outcome, message: str, claimed: bool, verdict: Verdict | None, result: Any, table: tuple[dict[str, Any], ...]
+    client: GraphClient,
+    outcome: Outcome,
+    message: str,
+    claimed: bool,
+    verdict: Verdict | None,
+    result: Any,
+    table: tuple[dict[str, Any], ...],
 ) -> str:
     """End the recording; what is wrong with it, "" if nothing."""
     report = {

@@ -18,7 +18,7 @@ from vlatools.core import ConfigError
 PARAMETER_FILE = "franka.yaml"
 FASTDDS_PROFILE = "fastdds.xml"
 SIM_CAMERA_SERIAL = "SIM-D435-0001"
-_KEEPS_TIME = -10
+_KEEPS_TIME, _STEPS_BACK = -10, 5
 
 
 def _argument(default: object, text: str) -> object:
@@ -146,8 +146,14 @@ TABLE: tuple[ProcessSpec, ...] = (
     ProcessSpec("perception", "vlatools.nodes.perception", parameters=_calibrated),
     ProcessSpec("tools", "vlatools.nodes.tools", parameters=lambda a: {"policy": a.policy, **_calibrated(a)}),
     ProcessSpec("planner", "vlatools.nodes.planner", parameters=lambda a: {"planner": a.planner}),
-    ProcessSpec("recorder", "vlatools.nodes.recorder", when=lambda a: a.record, parameters=lambda a: {"root": a.trials, **_calibrated(a)}),
-    ProcessSpec("monitor", "vlatools.nodes.monitor", parameters=_calibrated),
+    ProcessSpec(
+        "recorder",
+        "vlatools.nodes.recorder",
+        when=lambda a: a.record,
+        parameters=lambda a: {"root": a.trials, **_calibrated(a)},
+        nice=_STEPS_BACK,
+    ),
+    ProcessSpec("monitor", "vlatools.nodes.monitor", parameters=_calibrated, nice=_STEPS_BACK),
 )
 
 
@@ -163,8 +169,7 @@ def parameter_file() -> Path:
 
 def command_line(spec: ProcessSpec, arguments: Arguments) -> list[str]:
     """How to start a process without ``launch``."""
-    line = ["nice", "-n", str(spec.nice)] if spec.nice else []
-    line += [sys.executable, "-m", spec.module, *spec.command(arguments)]
+    line = [sys.executable, "-m", spec.module, *spec.command(arguments)]
     if spec.ros:
         line += ["--ros-args", "--params-file", str(parameter_file())]
         for key, value in spec.parameters(arguments).items():
