@@ -83,5 +83,6 @@ def find_config(name: str) -> Path:
     for candidate in (Path(name), config_root() / name, share_root() / name):
         if candidate.is_file():
             return candidate.resolve()
-    have = sorted(str(p.relative_to(config_root())) for p in config_root().rglob("*.yaml"))
-    raise ConfigError(f"no configuration file {name!r}; shipped in {config_root()}: {', '.join(have)}")
+    folder = (share_root() / name).parent if "/" in name and not Path(name).is_absolute() else config_root()
+    have = sorted(str(p.relative_to(folder)) for p in folder.rglob("*.yaml"))
+    raise ConfigError(f"no file {name!r}; in {folder} there is: {', '.join(have) or 'nothing'}")

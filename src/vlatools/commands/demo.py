@@ -12,7 +12,7 @@ from vlatools.commands.live import LiveView
 from vlatools.commands.report import announce
 from vlatools.commands.task import TaskEnd, perform
 from vlatools.commands.truth import TruthJudge
-from vlatools.commands.up import log_folder, wait_ready
+from vlatools.commands.up import log_folder, say, wait_ready
 from vlatools.config import share_root
 from vlatools.nodes.graph_client import GraphClient
 from vlatools.nodes.supervisor import Graph, free_simulation, use_environment
@@ -31,10 +31,10 @@ def run_demo(console: Console, task_name: str, seed: int, policy: str, record: b
     arguments = Arguments(
         robot_ip=host, sim=True, policy=policy, record=record, task=task.scene, seed=seed, domain=f"d{domain}", trials=str(trials.resolve())
     )
-    graph = Graph(arguments, log_folder(), domain, say=lambda line: console.print(line, style="yellow", markup=False))
+    graph = Graph(arguments, log_folder(), domain, say=lambda line: say(console, line, "yellow"))
     use_environment(graph.env)
-    console.print(f"{task.name}, seed {seed}: {task.instruction}", markup=False, highlight=False)
-    console.print(f"starting {', '.join(graph.processes)}; logs in {graph.log_folder}", style="dim", markup=False, highlight=False)
+    say(console, f"{task.name}, seed {seed}: {task.instruction}")
+    say(console, f"starting {', '.join(graph.processes)}; logs in {graph.log_folder}", "dim")
     graph.start()
     try:
         with GraphClient(record) as client:

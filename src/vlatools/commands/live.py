@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections import deque
 
 from rich.console import Console, Group, RenderableType
 from rich.live import Live
@@ -11,7 +12,7 @@ from rich.panel import Panel
 from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
-from vlatools_interfaces.msg import ArmState, Plan, PlanStep, ToolProgress
+from vlatools_interfaces.msg import AgentEvent, ArmState, Plan, PlanStep, ToolProgress
 
 from vlatools.nodes.graph_client import GraphClient
 
@@ -44,7 +45,7 @@ class LiveView:
         self._title = title
         self._limit_s = limit_s
         self._begin_s = time.monotonic()
-        self._said: set[str] = set()
+        self._events: deque[AgentEvent] = deque()
         self._live = (
             Live(self._render(), console=console, refresh_per_second=_REFRESH_HZ, transient=False) if console.is_terminal else None
         )
@@ -52,12 +53,17 @@ class LiveView:
     def __enter__(self) -> LiveView:
         if self._live is not None:
             self._live.__enter__()
+        else:
+            self._client.on_event = self._events.append
         return self
 
     def __exit__(self, *error: object) -> None:
         if self._live is not None:
             self._live.update(self._render())
             self._live.__exit__(None, None, None)
+        else:
+            self._client.on_event = None
+            self._say_new()
 
     def update(self) -> None:
         """Show what is new."""
@@ -69,14 +75,10 @@ class LiveView:
     # -- plain lines ----------------------------------------------------------------------------------------------------
 
     def _say_new(self) -> None:
-        event = self._client.seen.event
-        if event is None:
-            return
-        line = f"{event.kind}: {event.message}"
-        key = f"{event.header.stamp.sec}.{event.header.stamp.nanosec} {line}"
-        if key not in self._said:
-            self._said.add(key)
-            self._console.print(f"[{time.monotonic() - self._begin_s:6.1f} s] {line}", markup=False, highlight=False, soft_wrap=True)
+        while self._events:
+            event = self._events.popleft()
+            line = f"[{time.monotonic() - self._begin_s:6.1f} s] {event.kind}: {event.message}"
+            self._console.print(line, markup=False, highlight=False, soft_wrap=True)
 
     # -- screen ---------------------------------------------------------------------------------------------------------
 
