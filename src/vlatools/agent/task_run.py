@@ -310,27 +310,37 @@ class TaskRun:
 
     def _make_safe(self, again: bool) -> None:
         """Out of the way with what is wanted in the gripper, or with an open gripper; then look."""
-        self._keeper.open_if_narrow()
         wanted = self._now.state.plan.stages[0].object if self._now.state.plan.stages else ""
+        if self._keeper.wait_ready().gripper_holding:
+            self._now.look()
+            self._drop_unwanted(wanted)  # here, where it was taken, rather than from high up
+        self._keeper.open_if_narrow()
         if again:
             self._keeper.home()
         else:
             self._keeper.retreat()
         self._now.look()
-        if not self._now.state.arm.gripper_holding:
-            if not self._now.sees(wanted) and not again:
-                self._keeper.home()
-            for _ in range(_LOOKS):
-                if self._now.sees(wanted):
-                    break
-                self._now.look()
-            return
-        held = self._now.nearest_to_gripper()
-        if held != wanted:
-            self._keeper.let_go()
+        if self._drop_unwanted(wanted):
             self._now.look()
-        else:
+        if self._now.state.arm.gripper_holding:
+            return
+        if not self._now.sees(wanted) and not again:
+            self._keeper.home()
+        for _ in range(_LOOKS):
+            if self._now.sees(wanted):
+                break
+            self._now.look()
+
+    def _drop_unwanted(self, wanted: str) -> bool:
+        """Let go of anything but ``wanted``, as far as the last look can tell; True when something was dropped."""
+        if not self._now.state.arm.gripper_holding:
+            return False
+        held = self._now.nearest_to_gripper()
+        if held == wanted:
             self._now.state = replace(self._now.state, held=held)
+            return False
+        self._keeper.let_go()
+        return True
 
     # ---- small parts
 
