@@ -146,7 +146,7 @@ def test_depth_and_colour_show_the_cube_where_it_is(lab: LockstepLab) -> None:
     lab.clock.sleep(0.1)
     frame, truth = lab.camera.latest(1.0), lab.truth().objects["red cube"].pose.position
     seen = lab.camera_to_base.inverse()
-    x, y, z = seen.rotation @ (truth + [0, 0, 0.02]) + seen.position
+    x, y, z = seen.rotation @ (truth + np.array([0.0, 0.0, 0.02])) + seen.position
     col, row = round(lab.intrinsics.fx * x / z + lab.intrinsics.cx), round(lab.intrinsics.fy * y / z + lab.intrinsics.cy)
     red, green, blue = (int(value) for value in frame.color[row, col])
     assert red > 2 * green and red > 2 * blue
@@ -168,10 +168,13 @@ def test_pressing_into_the_table_trips_the_reflex_and_recovery_clears_it(lab: Lo
     start = servo.read()
     servo.start()
     down = Fr3Model().ik(Pose.pointing_down([0.5, 0.0, -0.04]).matrix, start.q).q
+    step = 0
+    while not servo.read().reflex and step < 300:
+        servo.command(start.q + (down - start.q) * min(1.0, step / 100), np.zeros(7))
+        lab.clock.sleep(0.02)
+        step += 1
     with pytest.raises(ArmFault) as fault:
-        for step in range(300):
-            servo.command(start.q + (down - start.q) * min(1.0, step / 100), np.zeros(7))
-            lab.clock.sleep(0.02)
+        servo.command(down, np.zeros(7))
     assert fault.value.reason == "reflex" and fault.value.errors[0] in ("cartesian_reflex", "joint_reflex")
     lab.clock.sleep(0.5)
     state = servo.read()
@@ -200,9 +203,7 @@ def test_halt_stands_still_soon_and_holds(lab: LockstepLab, arm: ArmController) 
 
 
 @pytest.mark.parametrize(("fault", "mode"), [("disconnect", ArmMode.DISCONNECTED), ("user_stop", ArmMode.USER_STOPPED)])
-def test_the_controller_sees_a_fault_and_its_end(
-    lab: LockstepLab, arm: ArmController, fault: str, mode: ArmMode
-) -> None:
+def test_the_controller_sees_a_fault_and_its_end(lab: LockstepLab, arm: ArmController, fault: str, mode: ArmMode) -> None:
     lab.inject(fault, after_s=0.1, lasts_s=1.0)
     lab.clock.sleep(0.3)
     assert arm.report().mode is mode

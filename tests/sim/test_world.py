@@ -98,5 +98,5 @@ def test_knock_moves_and_teleport_places(world: World) -> None:
 
 
 def test_unknown_object_is_named(world: World) -> None:
-    with pytest.raises(KeyError, match="no object 'green cube'.*red cube"):
+    with pytest.raises(KeyError, match=r"no object 'green cube'.*red cube"):
         world.teleport("green cube", Pose.identity())

@@ -113,9 +113,7 @@ class SimControl:
                 with link.makefile("rb") as lines:
                     answer = json.loads(lines.readline() or b"{}")
         except (OSError, ValueError) as error:
-            raise SimControlError(
-                f"the simulation at {self._address} does not answer ({error}): is `vlatools sim` running?"
-            ) from error
+            raise SimControlError(f"the simulation at {self._address} does not answer ({error}): is `vlatools sim` running?") from error
         if "ok" not in answer:
             raise SimControlError(f"{what}: {answer.get('error', 'no answer')}")
         return answer["ok"]

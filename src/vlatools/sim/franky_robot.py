@@ -106,6 +106,9 @@ class RobotServer:
         self._ee = np.eye(4)  # NE_T_EE
         self._limits = Thresholds(np.full(7, 20.0), np.full(6, 20.0))
         self._message_id = 0
+        self._motion: _Motion | None = None
+        self._drive = Drive.HOLD
+        self._recovering: tuple[int, int] | None = None  # command id and tick of its end
         self.restart()
 
     # -- what the lab does to it ----------------------------------------------------------------------------------
@@ -115,7 +118,7 @@ class RobotServer:
         self._senses.clear()
         self._errors: tuple[str, ...] = ()
         self._user_stopped = False
-        self._recovering: tuple[int, int] | None = None  # command id and tick of its end
+        self._recovering = None
         self._q_d, self._dq_d = self._world.q, np.zeros(7)
         self._ddq_d = np.zeros(7)
         self._tau_d = np.zeros(7)
@@ -201,8 +204,8 @@ class RobotServer:
         if motion is None or self.link.udp is None:
             return
         fresh = self._receive(motion, _COMMAND_WAIT_S if motion.answered else 0.0)
-        if self._motion is None:
-            return
+        if self._motion is not motion:
+            return  # it has just ended
         if fresh:
             motion.answered, motion.missed = True, 0
         elif motion.answered:
@@ -359,7 +362,7 @@ class RobotServer:
         _LOG.info("the client has gone")
 
     def _end_motion(self, status: MoveStatus) -> None:
-        motion, self._motion = getattr(self, "_motion", None), None
+        motion, self._motion = self._motion, None
         if motion is not None:
             self.link.reply(RobotCommand.kMove, motion.command_id, status)
         self._idle_modes()

@@ -380,9 +380,7 @@ class LockstepCamera:
     def _draw(self, shot: _Exposure) -> RgbdFrame:
         if shot.frame is None:
             if self._renderer is None:
-                self._renderer = SceneRenderer(
-                    self._world.instance, self.intrinsics.width, self.intrinsics.height
-                )
+                self._renderer = SceneRenderer(self._world.instance, self.intrinsics.width, self.intrinsics.height)
             self._renderer.show(self._world.instance)
             color, depth = self._renderer.draw(shot.qpos)
             rng = np.random.default_rng([self._options.seed, self._world.instance.seed, shot.number])

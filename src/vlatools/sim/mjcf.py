@@ -148,8 +148,8 @@ def _robot(root: ET.Element) -> None:
     drives = ET.SubElement(root, "actuator")
     for index in range(1, fr3.DOF + 1):
         common = {"joint": f"fr3_joint{index}", "group": str(ARM_GROUP)}
-        ET.SubElement(drives, "general", name=f"stiffness{index}", gainprm="1", biasprm="0 -1 0", biastype="affine", **common)
-        ET.SubElement(drives, "general", name=f"damping{index}", gainprm="1", biasprm="0 0 -1", biastype="affine", **common)
+        ET.SubElement(drives, "general", common, name=f"stiffness{index}", gainprm="1", biasprm="0 -1 0", biastype="affine")
+        ET.SubElement(drives, "general", common, name=f"damping{index}", gainprm="1", biasprm="0 0 -1", biastype="affine")
     for index in (1, 2):
         ET.SubElement(
             drives,
@@ -227,7 +227,7 @@ def _object(world: ET.Element, thing: ObjectInstance) -> None:
         "group": str(DRAWN_GROUP),
     }
     if thing.kind is Kind.CUBE:
-        ET.SubElement(body, "geom", type="box", size=_numbers([thing.size / 2] * 3), mass=f"{thing.mass:.6f}", **common)
+        ET.SubElement(body, "geom", common, type="box", size=_numbers([thing.size / 2] * 3), mass=f"{thing.mass:.6f}")
     else:
         _bowl(body, thing.mass, common)
 
@@ -238,11 +238,11 @@ def _bowl(body: ET.Element, mass: float, common: dict[str, str]) -> None:
     ET.SubElement(
         body,
         "geom",
+        common,
         type="cylinder",
         size=_numbers((BOWL_FLOOR_RADIUS + half, half)),
         pos=_numbers((0, 0, half - BOWL_HEIGHT / 2)),
         mass=f"{mass / 4:.6f}",
-        **common,
     )
     spread = BOWL_INNER_RADIUS - BOWL_FLOOR_RADIUS
     tilt = math.atan2(spread, BOWL_HEIGHT)
@@ -258,10 +258,10 @@ def _bowl(body: ET.Element, mass: float, common: dict[str, str]) -> None:
         ET.SubElement(
             body,
             "geom",
+            common,
             type="box",
             size=_numbers((half, width, length / 2)),
             pos=_numbers((middle * math.cos(angle), middle * math.sin(angle), 0.0005)),
             quat=_numbers((w, x, y, z)),
             mass=f"{0.75 * mass / _BOARDS:.6f}",
-            **common,
         )

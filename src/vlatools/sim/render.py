@@ -92,9 +92,7 @@ class SceneRenderer:
         mujoco.mj_kinematics(model, data)
         mujoco.mj_comPos(model, data)
         mujoco.mj_camlight(model, data)
-        mujoco.mjv_updateScene(
-            model, data, self._option, None, self._camera, mujoco.mjtCatBit.mjCAT_ALL, self._scene
-        )
+        mujoco.mjv_updateScene(model, data, self._option, None, self._camera, mujoco.mjtCatBit.mjCAT_ALL, self._scene)
         width, height = self._size
         view = mujoco.MjrRect(0, 0, width, height)
         self._gl.make_current()

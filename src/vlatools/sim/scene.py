@@ -262,9 +262,7 @@ def sample(config: SceneConfig, seed: int) -> SceneInstance:
     )
 
 
-def _place(
-    spec: ObjectSpec, placed: list[ObjectInstance], min_gap: float, rng: np.random.Generator
-) -> ObjectInstance | None:
+def _place(spec: ObjectSpec, placed: list[ObjectInstance], min_gap: float, rng: np.random.Generator) -> ObjectInstance | None:
     size = BOWL_DIAMETER if spec.kind is Kind.BOWL else float(rng.uniform(*spec.size))
     mass = spec.mass if spec.mass is not None else (0.12 if spec.kind is Kind.BOWL else 0.05 * (size / 0.04) ** 3)
     for _ in range(_TRIES):

@@ -59,14 +59,12 @@ class StateWriter:
 
     def __init__(self, domain: str) -> None:
         self._path, self._scene_path = _paths(domain)
-        self._file = open(self._path, "a+b")
+        self._file = open(self._path, "a+b")  # noqa: SIM115 - it carries the lock until close()
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
             self._file.close()
-            raise ConfigError(
-                f"domain {domain!r} is used by another simulation: stop it or choose another name with --domain"
-            ) from error
+            raise ConfigError(f"domain {domain!r} is used by another simulation: stop it or choose another name with --domain") from error
         os.ftruncate(self._file.fileno(), _SIZE)
         self._map = mmap.mmap(self._file.fileno(), _SIZE)
         self._words = np.frombuffer(self._map, np.int64)
@@ -131,9 +129,7 @@ class StateReader:
         count, stamp = int(words[3]), float(reals[5])
         if count == 0 or not time.monotonic() - stamp <= max_age_s:
             return None
-        return SharedState(
-            reals[_HEAD : _HEAD + count], float(reals[4]), stamp, int(words[2]), bool(words[6] & _CAMERA_FROZEN)
-        )
+        return SharedState(reals[_HEAD : _HEAD + count], float(reals[4]), stamp, int(words[2]), bool(words[6] & _CAMERA_FROZEN))
 
     def scene(self) -> SceneInstance:
         """The present scene. Raises FileNotFoundError before the first simulation."""

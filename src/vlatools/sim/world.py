@@ -71,6 +71,10 @@ class Truth:
 class World:
     """A scene with the robot at home and the gripper open."""
 
+    instance: SceneInstance
+    model: mujoco.MjModel
+    data: mujoco.MjData
+
     def __init__(self, instance: SceneInstance) -> None:
         self.home = ArmConfig().home
         self.ticks = 0  # steps since the world was made
