@@ -11,7 +11,7 @@ import pytest
 
 from tests.policy.kinematic_world import Table, bowl, cube
 from tests.tools.doubles import FakeArm
-from vlatools.core import ConfigError, Family, Feedback, Invocation, Outcome
+from vlatools.core import ActionChunk, ConfigError, Family, Feedback, Invocation, Outcome
 from vlatools.policy.analytic import AnalyticConfig
 
 DONE = Outcome.COMPLETED
@@ -308,3 +308,28 @@ def test_fingers_that_hang_are_named() -> None:
     result = table.do("grasp", "red cube")
     assert result.outcome is Outcome.STAGNATED
     assert "gripper does not move" in result.message
+
+
+@pytest.mark.parametrize("speed", [0.02, 0.05, 0.15])
+def test_targets_wait_for_an_arm_that_is_slower_than_planned(speed: float) -> None:
+    """As with a low speed scale, a loaded machine or a simulation below real time: no target runs away from the arm."""
+    table, leads = _scene(), []
+    table.arm.max_speed = speed
+    send = table.arm.send_chunk
+
+    def watch(chunk: ActionChunk) -> None:
+        leads.append(float(np.linalg.norm(chunk.actions[0, :3] - table.arm.ee.position)))
+        send(chunk)
+
+    table.arm.send_chunk = watch  # type: ignore[method-assign]
+    result = table.do("reach", "red cube", horizon_s=60.0)
+    assert result.outcome is DONE, result.message
+    assert max(leads) < 0.10
+
+
+def test_an_arm_that_is_held_stagnates_with_targets_near_it() -> None:
+    table = _scene()
+    _then(table, 0.6, lambda: setattr(table.arm, "stuck", True))
+    result = table.do("reach", "red cube")
+    assert result.outcome is Outcome.STAGNATED
+    assert np.linalg.norm(table.arm.chunks[-1].actions[0, :3] - table.arm.ee.position) < 0.10

@@ -47,6 +47,7 @@ class FakeArm:
         self.holds = 0
         self.wrench = np.zeros(6)
         self.stuck = False  # the arm does not follow
+        self.max_speed = math.inf  # m/s
         self.hangs = False  # the fingers do not
         self.other_stream = ""
         self.on_step: Callable[[FakeArm], None] | None = None
@@ -74,7 +75,9 @@ class FakeArm:
             nxt = min(index + 1, self._chunk.horizon - 1)
             share = float(np.clip(row - index, 0.0, 1.0))
             a, b = self._chunk.actions[index], self._chunk.actions[nxt]
-            self.ee = Pose(a[:3] + share * (b[:3] - a[:3]), slerp(a[3:7], b[3:7], share))
+            step_to = a[:3] + share * (b[:3] - a[:3]) - before.position
+            share_of_step = min(1.0, self.max_speed * step / max(1e-9, float(np.linalg.norm(step_to))))
+            self.ee = Pose(before.position + share_of_step * step_to, slerp(a[3:7], b[3:7], share))
             self._target_width = float(a[7])
         goal = max(self._target_width, self.graspable)
         if not self.hangs:

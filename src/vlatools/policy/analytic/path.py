@@ -7,7 +7,7 @@ A tool pose is written as seven numbers: x, y, z [m], yaw [rad] of a gripper tha
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -147,16 +147,39 @@ class ToolPath:
         """Positions and orientations (N, 7) at times (N,): x y z qx qy qz qw."""
         return np.array([np.concatenate([v[:3], vector_quat(v)]) for v in self.at(times)])
 
+    def wait_for(self, measured: Vector, now_s: float, lead: float, lead_s: float) -> bool:
+        """Put off what is left when the tool is behind: the path runs at most ``lead`` m or else ``lead_s`` s ahead of it.
+
+        A slow or held-up arm is waited for, so that targets never run away from it. True when it was put off.
+        """
+        ahead = self.at(np.array([now_s]))[0] - measured
+        distance = float(np.linalg.norm(ahead[:3])) + _TURN_AS_LENGTH * abs(wrap_angle(float(ahead[3])))
+        if distance <= lead:
+            return False
+        times, _, _ = self._sampled()
+        late = min(now_s, self.end_s) - float(times[self._nearest(measured)]) - lead_s
+        if late <= 0:
+            return False
+        self._moves = [replace(move, start_s=move.start_s + late) for move in self._moves]
+        self.start_s += late
+        self._table = None
+        return True
+
     def project(self, measured: Vector) -> tuple[float, float]:
         """Share of the path's length behind the measured tool vector (7,), 0 to 1, and the distance from the path in m."""
-        _times, points, lengths = self._sampled()
+        _, points, lengths = self._sampled()
+        best = self._nearest(measured)
+        away = float(np.linalg.norm(points[:, :3] - measured[:3], axis=1).min())
+        return (float(lengths[best] / lengths[-1]) if lengths[-1] > 1e-6 else 1.0), away
+
+    def _nearest(self, measured: Vector) -> int:
+        """Index of the sample that is nearest to the measured tool vector (7,)."""
+        _, points, _ = self._sampled()
         offsets = points[:, :3] - measured[:3]
         turns = _TURN_AS_LENGTH * (points[:, 3] - nearest_turn(float(measured[3]), float(points[-1, 3])))
         distances = np.sqrt((offsets**2).sum(axis=1) + turns**2)
         # Where the path crosses itself the later branch would be a jump ahead: prefer the first nearest point.
-        best = int(np.argmin(np.round(distances, 4)))
-        away = float(np.linalg.norm(offsets, axis=1).min())
-        return (float(lengths[best] / lengths[-1]) if lengths[-1] > 1e-6 else 1.0), away
+        return int(np.argmin(np.round(distances, 4)))
 
     def _sampled(self) -> tuple[Vector, Vector, Vector]:
         if self._table is None:

@@ -19,6 +19,7 @@ Vector = NDArray[np.float64]
 
 _TRIM_AFTER_S = 0.25  # a standing error is trimmed this long after the path's end
 _TRIM_MAX = 0.02  # m
+_LEAD, _LEAD_S = 0.05, 0.15  # m, s: how far the path may run ahead of the tool
 _HOLD_S = 0.12  # a hold counts after this time
 _LOST_S = 0.25  # a hold counts as lost after this time
 _STUCK_S = 1.0  # fingers that are busy but stand still for this time are stuck
@@ -144,6 +145,7 @@ class Leg:
         if away > self.config.off_path:
             self._plan(measured, now)  # pushed off its way: go on from where the tool is
             return StageStep(0.0, False)
+        self._path.wait_for(measured, now, _LEAD, _LEAD_S)
         if self.stop_force is not None and now > self._path.start_s + 0.1:
             self.touched = self.touched or abs(float(arm.wrench[2]) - self._force) > self.stop_force
             if self.touched:
