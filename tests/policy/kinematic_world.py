@@ -13,7 +13,7 @@ from vlatools.perception.ports import DetectedObject, Scene
 from vlatools.policy.analytic import AnalyticConfig, AnalyticPolicy
 from vlatools.tools import ToolExecutor, ToolsConfig
 
-MONITOR = MonitorConfig(stall_window_s=1.5, grace_s=0.6, horizon_s=15.0, smoothing_s=0.15, completion_hold_s=0.1)
+MONITOR = MonitorConfig(stall_window_s=2.0, grace_s=0.6, horizon_s=15.0, smoothing_s=0.15, completion_hold_s=0.1)
 
 
 @dataclass

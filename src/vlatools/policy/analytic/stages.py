@@ -22,7 +22,7 @@ _TRIM_MAX = 0.02  # m
 _LEAD, _LEAD_S = 0.05, 0.15  # m, s: how far the path may run ahead of the tool
 _HOLD_S = 0.12  # a hold counts after this time
 _LOST_S = 0.25  # a hold counts as lost after this time
-_STUCK_S = 1.0  # fingers that are busy but stand still for this time are stuck
+_STUCK_S = 1.8  # fingers that are busy but stand still for this time are stuck
 
 
 @dataclass(frozen=True)
@@ -202,7 +202,7 @@ class _Fingers:
             self._width, self._moved_s = width, now
         if now - self._moved_s < _STUCK_S:
             return ""
-        return f"the gripper does not move: busy at {1e3 * width:.1f} mm for {_STUCK_S:.0f} s, check the gripper"
+        return f"the gripper does not move: busy at {1e3 * width:.1f} mm for {_STUCK_S:.1f} s, check the gripper"
 
 
 @dataclass
