@@ -15,12 +15,12 @@ from collections.abc import Callable
 for name in ("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"):
     os.environ.setdefault(name, "1")
 
-import numpy as np
+import numpy as np  # noqa: E402
 
-from vlatools.robot.config import ArmConfig
-from vlatools.robot.controller import ArmController
-from vlatools.robot.ports import Grasp, MoveTo, Release
-from vlatools.sim.lockstep import LockstepLab
+from vlatools.robot.config import ArmConfig  # noqa: E402
+from vlatools.robot.controller import ArmController  # noqa: E402
+from vlatools.robot.ports import Grasp, MoveTo, Release  # noqa: E402
+from vlatools.sim.lockstep import LockstepLab  # noqa: E402
 
 
 def rate(lab: LockstepLab, work: Callable[[], None], seconds: float) -> float:

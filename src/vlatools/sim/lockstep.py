@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 
 from vlatools.camera.ports import Intrinsics, RgbdFrame
 from vlatools.core import ArmFault, Pose, StaleData
-from vlatools.core.pose import matrix_to_quat
 from vlatools.robot.config import RobotConfig
 from vlatools.robot.ports import GripperState, GripperStatus, RobotState
 from vlatools.sim import depth_noise, mjcf
@@ -135,13 +134,12 @@ class LockstepServo:
         self._check_connection()
         world = self._world
         world.update_kinematics()
-        ee = world.ee_matrix()
         return RobotState(
             stamp_s=self._clock.now(),
             q=world.q,
             dq=world.dq,
             tau_ext=self._senses.tau.copy(),
-            ee=Pose(ee[:3, 3], matrix_to_quat(ee[:3, :3])),
+            ee=world.ee_pose(),
             wrench=self._senses.wrench.copy(),
             errors=self._errors,
             user_stopped=self._user_stopped,

@@ -137,14 +137,19 @@ def _robot(root: ET.Element) -> None:
             kind = geom.get("class", "")
             if kind == "visual" and geom.get("mesh") in _CHEAP_MESHES:
                 geom.set("group", str(DRAWN_GROUP))
-            if kind == "collision" or kind.startswith("fingertip"):
+            if kind == "collision":
                 geom.set("contype", str(_ROBOT))
                 geom.set("conaffinity", str(_TABLE | _OBJECT))
                 geom.set("group", str(HIDDEN_GROUP if hand else DRAWN_GROUP))
                 geom.set("rgba", "0.93 0.94 0.95 1" if name != "fr3_link7" else "0.30 0.31 0.33 1")
             if kind.startswith("fingertip"):
-                # Rubber: the pads' friction and torsional friction hold, whatever they touch.
-                geom.attrib.update(friction="1.5 0.02 0.0001", condim="4", priority="1", **_HARD)
+                body.remove(geom)
+        if name.endswith("_finger"):
+            # One pad in place of franky-sim's four small ones and their backing: the same face, a quarter of the contacts.
+            # Rubber: its friction and torsional friction hold, whatever it touches.
+            pad = {"contype": str(_ROBOT), "conaffinity": str(_TABLE | _OBJECT), "group": str(HIDDEN_GROUP), "mass": "0"}
+            friction = {"friction": "1.5 0.02 0.0001", "condim": "4", "priority": "1", **_HARD}
+            ET.SubElement(body, "geom", {**pad, **friction}, type="box", size="0.0085 0.002 0.0085", pos="0 0.002 0.0445")
     drives = ET.SubElement(root, "actuator")
     for index in range(1, fr3.DOF + 1):
         common = {"joint": f"fr3_joint{index}", "group": str(ARM_GROUP)}

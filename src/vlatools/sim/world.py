@@ -15,7 +15,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from vlatools.core import Pose
-from vlatools.core.pose import matrix_to_quat
 from vlatools.robot import fr3
 from vlatools.robot.config import ArmConfig
 from vlatools.sim import mjcf
@@ -193,6 +192,12 @@ class World:
         out[:3, 3] = self.data.xpos[self._hand] + fr3.HAND_TCP_Z * out[:3, 2]
         return out
 
+    def ee_pose(self) -> Pose:
+        """Pose of fr3_hand_tcp in fr3_link0 as of the last kinematics."""
+        w, x, y, z = self.data.xquat[self._hand]
+        ahead = self.data.xmat[self._hand, 2::3]
+        return Pose(self.data.xpos[self._hand] + fr3.HAND_TCP_Z * ahead, np.array([x, y, z, w]))
+
     # -- gripper --------------------------------------------------------------------------------------------------
     @property
     def gripper_width(self) -> float:
@@ -250,11 +255,10 @@ class World:
                 self.data.qvel[dof + 3 : dof + 6].copy(),
                 thing.name in held,
             )
-        ee = self.ee_matrix()
         return Truth(
             self.ticks * mjcf.TIMESTEP,
             MappingProxyType(objects),
-            Pose(ee[:3, 3], matrix_to_quat(ee[:3, :3])),
+            self.ee_pose(),
             self.q,
             self.gripper_width,
         )
