@@ -36,7 +36,12 @@ def requirements(name: str) -> list[Requirement]:
 
 def pins(python: str) -> dict[str, str]:
     """Package -> pinned version on one Python; fails on a package pinned twice or loosely."""
-    environment = {"python_version": python, "python_full_version": f"{python}.5", "sys_platform": "linux", "platform_python_implementation": "CPython"}
+    environment = {
+        "python_version": python,
+        "python_full_version": f"{python}.5",
+        "sys_platform": "linux",
+        "platform_python_implementation": "CPython",
+    }
     found: dict[str, str] = {}
     for requirement in requirements("requirements.lock"):
         if requirement.marker and not requirement.marker.evaluate(environment):
@@ -61,7 +66,8 @@ def test_lock_covers_every_direct_requirement(python: str) -> None:
 def test_installed_packages_are_the_pinned_ones() -> None:
     from importlib.metadata import version
 
-    wrong = {name: (version(name), pin) for name, pin in pins(f"{sys.version_info[0]}.{sys.version_info[1]}").items() if version(name) != pin}
+    pinned = pins(f"{sys.version_info[0]}.{sys.version_info[1]}")
+    wrong = {name: (version(name), pin) for name, pin in pinned.items() if version(name) != pin}
     assert not wrong, f"installed and pinned versions differ: {wrong}; make setup"
 
 
@@ -117,7 +123,8 @@ def test_every_process_of_the_table_is_a_ros_executable() -> None:
 
 def test_colcon_finds_exactly_the_two_packages() -> None:
     colcon = Path(sys.executable).with_name("colcon")
-    out = subprocess.run([colcon, "--log-base", os.devnull, "list"], cwd=ROOT / "ros2_ws", capture_output=True, text=True, timeout=60, check=True)
+    command = [colcon, "--log-base", os.devnull, "list"]
+    out = subprocess.run(command, cwd=ROOT / "ros2_ws", capture_output=True, text=True, timeout=60, check=True)
     found = {tuple(line.split("\t")) for line in out.stdout.splitlines()}
     assert found == {
         ("vlatools", "src/vlatools", "(ros.ament_python)"),
