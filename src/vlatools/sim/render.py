@@ -59,7 +59,11 @@ class SceneRenderer:
         self._camera.type = mujoco.mjtCamera.mjCAMERA_FIXED
         self._camera.fixedcamid = self._model.camera(mjcf.CAMERA).id
         self._gl.make_current()
-        self._context = mujoco.MjrContext(self._model, mujoco.mjtFontScale.mjFONTSCALE_100)
+        try:
+            self._context = mujoco.MjrContext(self._model, mujoco.mjtFontScale.mjFONTSCALE_100)
+        except mujoco.FatalError as error:
+            # A driver that is there but cannot draw stays loaded and stands in the way of the other.
+            raise RenderError(f"the GL library does not draw ({error}): set MUJOCO_GL=osmesa (or egl) in the environment") from error
         self._context.readDepthMap = mujoco.mjtDepthMap.mjDEPTH_ZEROFAR  # keeps the precision at a distance
         mujoco.mjr_setBuffer(mujoco.mjtFramebuffer.mjFB_OFFSCREEN, self._context)
 
