@@ -11,12 +11,14 @@ import logging
 import select
 import socket
 import struct
+import time
 from collections.abc import Callable
 
 from vlatools.core import ConfigError
 
 _LOG = logging.getLogger(__name__)
 _CONNECT = 0
+_PATIENCE_S = 0.5
 _READ = select.EPOLLIN | select.EPOLLHUP | select.EPOLLERR
 
 
@@ -52,6 +54,7 @@ class ClientLink:
         self._status_type = "B" if command_type == "I" else "H"
         self._on_command, self._on_lost = on_command, on_lost
         self._tcp: socket.socket | None = None
+        self._waiting: tuple[socket.socket, float] | None = None  # a second client, and until when it may wait
         self.udp: socket.socket | None = None
         self._buffer = bytearray()
         self._epoll = select.epoll()
@@ -76,6 +79,7 @@ class ClientLink:
 
     def poll(self) -> None:
         """Handle what has arrived over TCP; never waits."""
+        self._attend()
         events = self._epoll.poll(0)
         if not events:
             return
@@ -113,19 +117,39 @@ class ClientLink:
     def close(self) -> None:
         """Close everything."""
         self.drop()
+        if self._waiting is not None:
+            self._waiting[0].close()
         self._epoll.unregister(self._listener)
         self._listener.close()
         self._epoll.close()
 
     def _accept(self) -> None:
         try:
-            client, address = self._listener.accept()
+            client, _ = self._listener.accept()
         except BlockingIOError:
             return
-        if self._tcp is not None:
-            _LOG.warning("refused a second client from %s: the robot serves one at a time", address)
+        if self._tcp is None:
+            self._welcome(client)
+        elif self._waiting is None:
+            # The client before may be dying at this moment.
+            self._waiting = (client, time.monotonic() + _PATIENCE_S)
+        else:
             client.close()
+
+    def _attend(self) -> None:
+        """Decide about a client that waits for the one before to go."""
+        if self._waiting is None:
             return
+        client, deadline = self._waiting
+        if self._tcp is None:
+            self._waiting = None
+            self._welcome(client)
+        elif time.monotonic() > deadline:
+            _LOG.warning("refused a second client: the robot serves one at a time")
+            self._waiting = None
+            client.close()
+
+    def _welcome(self, client: socket.socket) -> None:
         client.setblocking(False)
         client.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         client.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 import select
 import struct
 from dataclasses import dataclass, field
@@ -24,12 +23,11 @@ from franky_sim.franka_robot_protocol import (
 from franky_sim.urdf import FR3_URDF
 from numpy.typing import NDArray
 
-from vlatools.core.pose import quat_to_matrix
 from vlatools.robot import fr3
 from vlatools.robot.model import Fr3Model
 from vlatools.sim.forces import ForceSense, Thresholds
 from vlatools.sim.franky_link import ClientLink
-from vlatools.sim.franky_state import StatePacket, column_major
+from vlatools.sim.franky_report import Aim, RobotReport
 from vlatools.sim.world import World
 
 Vector = NDArray[np.float64]
@@ -98,12 +96,7 @@ class RobotServer:
         self._senses = ForceSense(world)
         self._model = Fr3Model()
         self.link = ClientLink(host, PORT, _VERSION, "I", "Q", self._on_command, self._on_lost)
-        self._packet = StatePacket()
-        self._packet["F_T_NE"][:] = self._packet["F_T_EE"][:] = column_major(_flange_to_tcp())
-        self._packet["m_ee"][:] = 0.73
-        self._packet["I_ee"][:] = np.diag([0.001, 0.0025, 0.0017]).ravel()
-        self._packet["F_x_Cee"][:] = (-0.01, 0.0, 0.03)
-        self._ee = np.eye(4)  # NE_T_EE
+        self._state = RobotReport(world, self._model)
         self._limits = Thresholds(np.full(7, 20.0), np.full(6, 20.0))
         self._message_id = 0
         self._motion: _Motion | None = None
@@ -214,7 +207,7 @@ class RobotServer:
                 self.trip("communication_constraints_violation", f"{motion.missed} commands missed")
                 return
         if motion.answered:
-            self._packet.success_rate += 0.01 * (float(fresh) - self._packet.success_rate)
+            self._state.success_rate += 0.01 * (float(fresh) - self._state.success_rate)
             self._follow(motion.command, fresh)
 
     def _receive(self, motion: _Motion, wait_s: float) -> bool:
@@ -260,7 +253,7 @@ class RobotServer:
             case Drive.POSITION:
                 self._follow_velocity((np.array(command[1:8]) - self._q_d) / _DT)
             case Drive.CARTESIAN_POSITION:
-                target = np.array(command[15:31]).reshape(4, 4).T @ np.linalg.inv(self._ee)
+                target = np.array(command[15:31]).reshape(4, 4).T @ np.linalg.inv(self._state.ee)
                 solved = self._model.ik(target, self._q_d, position_tolerance=1e-6, orientation_tolerance=1e-6, iterations=4)
                 self._follow_velocity((solved.q - self._q_d) / _DT)
             case Drive.CARTESIAN_VELOCITY:
@@ -301,15 +294,12 @@ class RobotServer:
                 values = np.array(struct.unpack_from("<52d", payload))
                 self._limits = Thresholds(values[21:28], values[46:52])  # upper thresholds, nominal
             case RobotCommand.kSetNEToEE:
-                self._ee = np.array(struct.unpack_from("<16d", payload)).reshape(4, 4).T
-                self._packet["NE_T_EE"][:] = column_major(self._ee)
-                self._packet["F_T_EE"][:] = column_major(_flange_to_tcp() @ self._ee)
+                self._state.set_ee(np.array(struct.unpack_from("<16d", payload)).reshape(4, 4).T)
             case RobotCommand.kSetEEToK:
-                self._packet["EE_T_K"][:] = struct.unpack_from("<16d", payload)
+                self._state["EE_T_K"][:] = struct.unpack_from("<16d", payload)
             case RobotCommand.kSetLoad:
                 values = np.array(struct.unpack_from("<13d", payload))
-                self._packet["m_load"][:], self._packet["F_x_Cload"][:] = values[0], values[1:4]
-                self._packet["I_load"][:] = values[4:13]
+                self._state.set_load(float(values[0]), values[1:4], values[4:13])
                 self._world.set_load(float(values[0]), values[1:4])
             case _:
                 pass  # the impedances of the internal controller have no counterpart here
@@ -324,15 +314,15 @@ class RobotServer:
             self.link.reply(RobotCommand.kMove, command_id, MoveStatus.kCommandNotPossibleRejected)
             return
         self._motion = _Motion(command_id, self._message_id)
-        self._packet.success_rate = 1.0
+        self._state.success_rate = 1.0
         if controller == MoveCommandControllerMode.kExternalController:
             self._tau_d = np.zeros(7)
             self._switch(Drive.TORQUE)
-            self._packet.controller = StateControllerMode.kExternalController
-            self._packet.generator = StateMotionGeneratorMode.kNone
+            self._state.controller = StateControllerMode.kExternalController
+            self._state.generator = StateMotionGeneratorMode.kNone
         else:
-            drive, self._packet.generator = _DRIVES[MoveCommandMotionGeneratorMode(generator)]
-            self._packet.controller = (
+            drive, self._state.generator = _DRIVES[MoveCommandMotionGeneratorMode(generator)]
+            self._state.controller = (
                 StateControllerMode.kJointImpedance
                 if controller == MoveCommandControllerMode.kJointImpedance
                 else StateControllerMode.kCartesianImpedance
@@ -368,7 +358,7 @@ class RobotServer:
         self._idle_modes()
 
     def _idle_modes(self) -> None:
-        self._packet.controller, self._packet.generator = StateControllerMode.kOther, StateMotionGeneratorMode.kIdle
+        self._state.controller, self._state.generator = StateControllerMode.kOther, StateMotionGeneratorMode.kIdle
 
     def _brake(self) -> None:
         """Decelerate from the present motion, then hold."""
@@ -387,28 +377,10 @@ class RobotServer:
 
     # -- state ----------------------------------------------------------------------------------------------------
     def _report(self) -> None:
-        world, packet = self._world, self._packet
-        q, dq = world.data.qpos[world.q_slice], world.data.qvel[world.v_slice]
         torque = self._drive is Drive.TORQUE
-        ee = world.ee_matrix() @ self._ee
-        packet["q"][:], packet["dq"][:] = q, dq
-        packet["theta"][:], packet["dtheta"][:] = q, dq
-        q_d = q if torque else self._q_d
-        packet["q_d"][:] = q_d
-        packet["dq_d"][:] = dq if torque else self._dq_d
-        packet["ddq_d"][:] = 0.0 if torque else self._ddq_d
-        packet["O_T_EE"][:] = pose = column_major(ee)
-        if not torque:
-            pose = column_major(self._model.matrix(self._q_d) @ self._ee)
-            packet["O_dP_EE_d"][:] = packet["O_dP_EE_c"][:] = self._model.jacobian(self._q_d) @ self._dq_d
-        packet["O_T_EE_d"][:] = packet["O_T_EE_c"][:] = pose
-        packet["elbow"][:] = (q[2], math.copysign(1.0, q[3]))
-        packet["elbow_d"][:] = packet["elbow_c"][:] = (q_d[2], math.copysign(1.0, q_d[3]))
-        packet["tau_J_d"][:] = self._tau_d if torque else 0.0
-        packet["tau_J"][:] = world.joint_torques()
-        packet["tau_ext_hat_filtered"][:] = self._senses.tau
-        packet["O_F_ext_hat_K"][:] = wrench = self._senses.wrench
-        packet["K_F_ext_hat_K"][:3], packet["K_F_ext_hat_K"][3:] = wrench[:3] @ ee[:3, :3], wrench[3:] @ ee[:3, :3]
+        aim = None if torque else Aim(self._q_d, self._dq_d, self._ddq_d)
+        packet = self._state
+        packet.write(aim, self._tau_d, self._senses)
         packet.set_errors(self._errors)
         packet.mode = self._mode()
         self.link.send_state(self._message_id, packet.pack())
@@ -421,11 +393,3 @@ class RobotServer:
         if self._errors:
             return RobotMode.kReflex
         return RobotMode.kMove if self._motion is not None else RobotMode.kIdle
-
-
-def _flange_to_tcp() -> Vector:
-    out = np.eye(4)
-    half = fr3.HAND_YAW / 2
-    out[:3, :3] = quat_to_matrix((0.0, 0.0, math.sin(half), math.cos(half)))
-    out[2, 3] = fr3.HAND_TCP_Z
-    return out
