@@ -127,9 +127,12 @@ def shared(request) -> Iterator[Stand]:
 
 @pytest.fixture
 def stand(shared) -> Stand:
-    """Ready, at home, fingers open."""
+    """Ready, at home, fingers open, whatever the test before left behind."""
+    if shared.arm.mode() is ArmMode.REFLEX:
+        shared.arm.recover(allow_collision=True)
     assert shared.wait(shared.ready, 10.0), shared.arm.refusal()
-    assert shared.arm.run(Home()).reached
+    home = shared.arm.run(Home())
+    assert home.reached, home
     shared.arm.run(Release())
     return shared
 

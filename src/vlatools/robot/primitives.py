@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from vlatools.robot.controller import ArmController
 
 _FEEDBACK_S = 0.1
-_SLACK_S = 2.0  # a motion may take this much longer than planned, and half as long again
+_SLACK, _SLACK_S = 3.0, 5.0  # backstop: a motion may take so many times as long as planned, and so many seconds more
 _MEASURE_S = 0.6  # after a gripper command, wait this long for a fresh measurement
 _WIDTH_SETTLE_S = 0.3  # the fingers creep into contact for this long
 _RELEASE_ATTEMPTS = 2
@@ -104,7 +104,7 @@ class PrimitiveRunner:
             arm.prepare()
             goal.begin(trajectory, target.tolerance)
         asked = primitive.timeout_s
-        limit = 1.5 * trajectory.duration + arm.config.settle.timeout_s + _SLACK_S if asked is None else asked
+        limit = _SLACK * trajectory.duration + arm.config.settle.timeout_s + _SLACK_S if asked is None else asked
         first = self._errors(target)
         told = begin
         while goal.end is None:
