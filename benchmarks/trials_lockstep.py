@@ -9,6 +9,7 @@ One row of JSON per trial goes to ``--out``; trials that are in it already are n
 from __future__ import annotations
 
 import argparse
+import gc
 import json
 import sys
 import time
@@ -54,6 +55,7 @@ def main() -> int:
             if (name, seed, options.disturb) in done:
                 continue
             row = run_trial(task, seed, options.disturb, options.verbose)
+            gc.collect()  # a lab is full of cycles, and most of its memory Python does not count
             done[(name, seed, options.disturb)] = row
             with options.out.open("a") as file:
                 file.write(json.dumps(row) + "\n")
@@ -123,6 +125,7 @@ class Fate:
         self._invoke = invoke
         self._rng = rng
         self._left = int(rng.integers(0, 2))  # how many chances to let pass
+        self._bowl_moment = Family.MOVE if rng.random() < 0.5 else Family.REACH  # under way to it, or long before
         self.done = ""
 
     def invoke(
@@ -137,7 +140,7 @@ class Fate:
             "none": False,
             "teleport_grasp": invocation.family is Family.GRASP and cube,
             "drop_move": invocation.family is Family.MOVE and cube,
-            "shift_bowl": invocation.family is Family.REACH and cube,
+            "shift_bowl": invocation.family is self._bowl_moment and cube,
         }[self._kind]
         if chance and not self.done:
             if self._left == 0:
@@ -155,7 +158,12 @@ class Fate:
             self.done = f"{invocation.object} knocked out during '{invocation.instruction}'"
             return
         bowls = [name for name in self._lab.truth().objects if name.endswith("bowl")]
-        name = invocation.object if self._kind == "teleport_grasp" else (str(self._rng.choice(bowls)) if bowls else "")
+        if self._kind == "teleport_grasp":
+            name = invocation.object
+        elif invocation.target in bowls:
+            name = invocation.target
+        else:
+            name = str(self._rng.choice(bowls)) if bowls else ""
         place = self._free_place(name) if name else None
         if place is not None:
             body = self._lab.truth().objects[name]
@@ -175,7 +183,7 @@ class Fate:
                 np.hypot(x - other.pose.position[0], y - other.pose.position[1])
                 > (other.size[0] + objects[name].size[0]) / 2 + 0.03
                 for key, other in objects.items()
-                if key != name
+                if key != name and not other.held
             )
             if inside and clear:
                 return float(x), float(y)
