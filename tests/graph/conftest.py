@@ -48,9 +48,9 @@ class Lab:
         return {name: p.popen.pid for name, p in self.graph.processes.items() if p.popen is not None}
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Lab]:
-    """Starts everything once; the environment of this process is left as it was."""
+    """Starts everything once a module, so that nothing runs beside other tests; the environment of this process is left as it was."""
     from vlatools.nodes.graph_client import GraphClient
     from vlatools.sim.control import SimControl, default_address
 

@@ -93,8 +93,8 @@ def test_a_killed_demo_leaves_no_process(tmp_path: Path) -> None:
 def test_a_wrong_calibration_is_one_clear_line(tmp_path: Path) -> None:
     done = run("up", "--sim", "--robot-ip", "127.0.0.77", "--calibration", "nonsense.yaml", cwd=tmp_path, ROS_DOMAIN_ID="97")
     assert done.returncode == 2, done.stdout + done.stderr
-    assert "nonsense.yaml" in done.stdout
-    assert "sim_d435.yaml" in done.stdout  # names what there is
+    assert "nonsense.yaml" in done.stderr
+    assert "sim_d435.yaml" in done.stderr  # names what there is
     assert "Traceback" not in done.stdout + done.stderr
     assert not children(str(tmp_path))
 

@@ -235,7 +235,8 @@ def test_a_reflex_ends_the_goal_and_is_recovered_by_a_person_only(stand):
 def test_a_lost_connection_ends_the_goal_and_comes_back(stand):
     stand.later(0.5, stand.cut)
     result = stand.arm.run(MoveTo(np.array([0.55, 0.25, 0.2])))
-    assert (result.outcome, result.reason) == (Outcome.FAULT, "disconnected")
+    assert result.outcome is Outcome.FAULT
+    assert result.reason in ("disconnected", "stale_state")  # whichever is noticed first: the broken link or the silence
     assert stand.arm.report().mode is ArmMode.DISCONNECTED
     stand.mend()
     begin = time.monotonic()

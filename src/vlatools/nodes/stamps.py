@@ -8,6 +8,8 @@ from builtin_interfaces.msg import Time
 from rclpy.node import Node
 
 _NS = 1_000_000_000
+_GOOD_NS = 100_000
+_TRIES = 5
 
 
 class Stamps:
@@ -25,11 +27,23 @@ class Stamps:
 
     def to_ros(self, monotonic_s: float) -> Time:
         """ROS stamp of a monotonic time in seconds."""
-        ago_ns = int((time.monotonic() - monotonic_s) * _NS)
-        nanoseconds = max(0, self._clock.now().nanoseconds - ago_ns)
+        nanoseconds = max(0, int(monotonic_s * _NS) + self._offset_ns())
         return Time(sec=nanoseconds // _NS, nanosec=nanoseconds % _NS)
 
     def to_monotonic(self, stamp: Time) -> float:
         """Monotonic seconds of a ROS stamp."""
-        ago_ns = self._clock.now().nanoseconds - (stamp.sec * _NS + stamp.nanosec)
-        return time.monotonic() - ago_ns / _NS
+        return (stamp.sec * _NS + stamp.nanosec - self._offset_ns()) / _NS
+
+    def _offset_ns(self) -> int:
+        """ROS time less monotonic time. The two clocks are read one after the other: a reading between which the thread had to
+        wait is taken again."""
+        best_span, best = _NS, 0
+        for _ in range(_TRIES):
+            before = time.monotonic_ns()
+            ros = self._clock.now().nanoseconds
+            span = time.monotonic_ns() - before
+            if span < best_span:
+                best_span, best = span, ros - before - span // 2
+            if span < _GOOD_NS:
+                break
+        return int(best)
