@@ -53,10 +53,10 @@ class Disturber:
         plan = self._client.seen.plan
         if plan is None or not 0 <= plan.current < len(plan.steps):
             return
-        name = plan.steps[plan.current].object
-        delay = self._fate.delay(Family(progress.family), name)
+        step = plan.steps[plan.current]
+        delay = self._fate.delay(Family(progress.family), step.object)
         if delay is not None:
-            threading.Timer(delay, self._fate.strike, (name, progress.instruction)).start()
+            threading.Timer(delay, self._fate.strike, (step.object, step.target, progress.instruction)).start()
 
 
 def main() -> int:

@@ -18,23 +18,22 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from fate import DISTURBANCES, Fate
 
 from vlatools.agent.config import AgentConfig
 from vlatools.agent.events import AgentEvent, AgentNotice
 from vlatools.agent.library import PlanLibrary
 from vlatools.agent.runner import TaskRunner
 from vlatools.config import config_root, find_config, load
-from vlatools.core import CancelToken, Family, Feedback, Invocation, InvocationResult, Pose
+from vlatools.core import CancelToken, Feedback, Invocation, InvocationResult
 from vlatools.sim.assembly import LockstepStack
 from vlatools.sim.lockstep import LockstepLab
 from vlatools.trials.intervals import wilson
 from vlatools.trials.judge import BodyTruth, StageTracker, TruthSample
 from vlatools.trials.tasks import TaskConfig, load_task
 
-DISTURBANCES = ("none", "teleport_grasp", "drop_move", "shift_bowl")
 JUDGE_S = 0.05
 AFTER_S = 1.5  # the judge watches on after the task
-TABLE = ((0.36, 0.66), (-0.20, 0.20))  # where the hand of fate may put things, m
 
 
 def main() -> int:
@@ -72,7 +71,7 @@ def run_trial(task: TaskConfig, seed: int, disturb: str, verbose: bool) -> dict[
         lab, clock = stack.lab, stack.clock
         tracker = StageTracker(task.success, _sample(lab))
         clock.every(JUDGE_S, lambda: tracker.feed(_sample(lab)))
-        fate = Fate(disturb, lab, stack.invoke, np.random.default_rng([seed, 17]))
+        fate = Fate(disturb, lab, np.random.default_rng([seed, 17]))
         config = load(AgentConfig, find_config("planner.yaml"))
         events: list[str] = []
 
@@ -82,7 +81,7 @@ def run_trial(task: TaskConfig, seed: int, disturb: str, verbose: bool) -> dict[
                 if verbose:
                     print("   ", events[-1], flush=True)
 
-        runner = TaskRunner(PlanLibrary(config, clock), fate, stack.observe, stack.arm, clock, config, hear)
+        runner = TaskRunner(PlanLibrary(config, clock), Fated(fate, lab, stack.invoke), stack.observe, stack.arm, clock, config, hear)
         result = runner.run(task.instruction, task.budget)
         clock.sleep(AFTER_S)
         verdict = tracker.verdict(result.claimed)
@@ -110,23 +109,13 @@ def run_trial(task: TaskConfig, seed: int, disturb: str, verbose: bool) -> dict[
     }
 
 
-class Fate:
+class Fated:
     """The tools, with one thing that goes wrong in each trial. Implements the agent's Tools port."""
 
-    def __init__(
-        self,
-        kind: str,
-        lab: LockstepLab,
-        invoke: Callable[..., InvocationResult],
-        rng: np.random.Generator,
-    ) -> None:
-        self._kind = kind
+    def __init__(self, fate: Fate, lab: LockstepLab, invoke: Callable[..., InvocationResult]) -> None:
+        self._fate = fate
         self._lab = lab
         self._invoke = invoke
-        self._rng = rng
-        self._left = int(rng.integers(0, 2))  # how many chances to let pass
-        self._bowl_moment = Family.MOVE if rng.random() < 0.5 else Family.REACH  # under way to it, or long before
-        self.done = ""
 
     def invoke(
         self,
@@ -135,59 +124,10 @@ class Fate:
         on_feedback: Callable[[Feedback], None] | None = None,
     ) -> InvocationResult:
         """Run the invocation; something may happen during it."""
-        cube = invocation.object.endswith("cube")
-        chance = {
-            "none": False,
-            "teleport_grasp": invocation.family is Family.GRASP and cube,
-            "drop_move": invocation.family is Family.MOVE and cube,
-            "shift_bowl": invocation.family is self._bowl_moment and cube,
-        }[self._kind]
-        if chance and not self.done:
-            if self._left == 0:
-                delay = float(
-                    self._rng.uniform(0.02, 0.25) if self._kind == "teleport_grasp" else self._rng.uniform(0.3, 1.2)
-                )
-                self._lab.clock.at(delay, lambda: self._strike(invocation))
-            self._left -= 1
+        delay = self._fate.delay(invocation.family, invocation.object)
+        if delay is not None:
+            self._lab.clock.at(delay, lambda: self._fate.strike(invocation.object, invocation.target, invocation.instruction))
         return self._invoke(invocation, cancel, on_feedback)
-
-    def _strike(self, invocation: Invocation) -> None:
-        if self._kind == "drop_move":
-            push = self._rng.uniform(-1, 1, 2)
-            self._lab.knock(invocation.object, np.array([*(0.04 * push / np.linalg.norm(push)), 0.0]))
-            self.done = f"{invocation.object} knocked out during '{invocation.instruction}'"
-            return
-        bowls = [name for name in self._lab.truth().objects if name.endswith("bowl")]
-        if self._kind == "teleport_grasp":
-            name = invocation.object
-        elif invocation.target in bowls:
-            name = invocation.target
-        else:
-            name = str(self._rng.choice(bowls)) if bowls else ""
-        place = self._free_place(name) if name else None
-        if place is not None:
-            body = self._lab.truth().objects[name]
-            self._lab.teleport(name, Pose(np.array([*place, body.size[2] / 2 + 0.001]), body.pose.quat_xyzw))
-            self.done = f"{name} put to ({place[0]:.2f}, {place[1]:.2f}) during '{invocation.instruction}'"
-
-    def _free_place(self, name: str) -> tuple[float, float] | None:
-        """A place 7 to 12 cm away (a bowl 3 to 5) that touches nothing; a cube must not land in a finger."""
-        objects = self._lab.truth().objects
-        here = objects[name].pose.position
-        for _ in range(200):
-            angle = self._rng.uniform(-np.pi, np.pi)
-            distance = self._rng.uniform(*((0.03, 0.05) if name.endswith("bowl") else (0.07, 0.12)))
-            x, y = here[0] + distance * np.cos(angle), here[1] + distance * np.sin(angle)
-            inside = TABLE[0][0] <= x <= TABLE[0][1] and TABLE[1][0] <= y <= TABLE[1][1]
-            clear = all(
-                np.hypot(x - other.pose.position[0], y - other.pose.position[1])
-                > (other.size[0] + objects[name].size[0]) / 2 + 0.03
-                for key, other in objects.items()
-                if key != name and not other.held
-            )
-            if inside and clear:
-                return float(x), float(y)
-        return None
 
 
 def _sample(lab: LockstepLab) -> TruthSample:

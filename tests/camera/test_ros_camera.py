@@ -25,7 +25,7 @@ from vlatools_interfaces.action import CaptureRgbd, Locate, Segment
 
 from vlatools.camera.ports import Intrinsics
 from vlatools.core import Rejected, StaleData
-from vlatools.nodes.convert import camera_info, image_to_msg
+from vlatools.nodes.images import camera_info, image_to_msg
 from vlatools.nodes.ros_camera import (
     COLOR_INFO_TOPIC,
     COLOR_TOPIC,

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sensor_msgs.msg import Image
 
 from vlatools.core import ActionChunk, ActionSpace, ChunkRefused, Family, Invocation, MonitorOverrides, Pose, Rejected
-from vlatools.nodes import convert
+from vlatools.nodes import convert, images
 
 finite = st.floats(-10, 10)
 
@@ -106,18 +106,18 @@ def test_an_unknown_family_names_the_known_ones() -> None:
 def test_image(encoding: str, kind: Any, channels: int) -> None:
     shape = (4, 6, 3) if channels == 3 else (4, 6)
     image = np.random.default_rng(0).integers(0, 255, shape).astype(kind)
-    message = convert.image_to_msg(image, encoding, Time(), "camera")
+    message = images.image_to_msg(image, encoding, Time(), "camera")
     assert message.step == 6 * channels * image.itemsize
-    assert np.array_equal(convert.image_from_msg(message), image)
+    assert np.array_equal(images.image_from_msg(message), image)
 
 
 def test_bgr_is_converted_and_an_unknown_encoding_refused() -> None:
     rgb = np.zeros((2, 2, 3), np.uint8)
     rgb[..., 0] = 200
-    message = convert.image_to_msg(rgb[..., ::-1], "bgr8", Time(), "camera")
-    assert np.array_equal(convert.image_from_msg(message), rgb)
+    message = images.image_to_msg(rgb[..., ::-1], "bgr8", Time(), "camera")
+    assert np.array_equal(images.image_from_msg(message), rgb)
     with pytest.raises(Rejected, match="yuv422"):
-        convert.image_from_msg(Image(encoding="yuv422"))
+        images.image_from_msg(Image(encoding="yuv422"))
 
 
 def test_json_has_no_nan_and_takes_arrays() -> None:

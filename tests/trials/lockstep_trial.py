@@ -15,7 +15,8 @@ from vlatools.agent.runner import TaskRunner
 from vlatools.commands.truth import truth_sample
 from vlatools.config import config_root, find_config, load
 from vlatools.core import MonotonicClock, Pose
-from vlatools.nodes.convert import arm_state_to_msg, camera_info, feedback_to_msg, image_to_msg, invocation_record
+from vlatools.nodes.convert import arm_state_to_msg, feedback_to_msg, invocation_record
+from vlatools.nodes.images import camera_info, image_to_msg
 from vlatools.nodes.planner_messages import event_message, ledger_message, plan_message
 from vlatools.nodes.recorded_images import compress_color
 from vlatools.sim.assembly import LockstepStack

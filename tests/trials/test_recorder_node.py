@@ -20,7 +20,7 @@ from vlatools_interfaces.msg import ArmState, InvocationRecord, TrialEvent
 from vlatools_interfaces.srv import StartRecording, StopRecording
 
 from vlatools.config import config_root
-from vlatools.nodes.convert import image_to_msg
+from vlatools.nodes.images import image_to_msg
 from vlatools.trials.bag_info import bag_info
 from vlatools.trials.bag_read import BagReader
 from vlatools.trials.record import DIED, INTERRUPTED, find_trials, load_trial

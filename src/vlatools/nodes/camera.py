@@ -20,8 +20,8 @@ from vlatools.camera.ports import RgbdFrame
 from vlatools.config import find_config, load
 from vlatools.core import CancelToken, ConfigError, MonotonicClock, Outcome, StaleData
 from vlatools.nodes.base import VlatoolsNode, run_node
-from vlatools.nodes.convert import camera_info, image_to_msg, points_to_msg
 from vlatools.nodes.goals import GoalRunner
+from vlatools.nodes.images import camera_info, image_to_msg, points_to_msg
 from vlatools.nodes.looking import look
 from vlatools.nodes.ros_camera import (
     COLOR_INFO_TOPIC,

@@ -17,8 +17,9 @@ from vlatools.camera.points import point_map
 from vlatools.config import find_config, load
 from vlatools.core import CancelToken, Rejected
 from vlatools.nodes.base import VlatoolsNode, run_node
-from vlatools.nodes.convert import BASE_FRAME, detected_to_msg, image_to_msg, point_to_msg
+from vlatools.nodes.convert import BASE_FRAME, detected_to_msg, point_to_msg
 from vlatools.nodes.goals import GoalRunner
+from vlatools.nodes.images import image_to_msg
 from vlatools.nodes.looking import look
 from vlatools.nodes.ros_camera import OPTICAL_FRAME, RosCamera
 from vlatools.nodes.standstill import Standstill

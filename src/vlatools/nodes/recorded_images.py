@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from rclpy.serialization import deserialize_message, serialize_message
 from sensor_msgs.msg import CompressedImage, Image
 
-from vlatools.nodes.convert import image_from_msg
+from vlatools.nodes.images import image_from_msg
 from vlatools.nodes.ros_camera import color_from_msg, depth_to_mm
 
 COLOR_SUFFIX, DEPTH_SUFFIX = "/compressed", "/compressedDepth"

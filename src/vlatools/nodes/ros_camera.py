@@ -14,7 +14,7 @@ from sensor_msgs.msg import CameraInfo, Image
 
 from vlatools.camera.ports import RgbdFrame
 from vlatools.core import Rejected, StaleData
-from vlatools.nodes.convert import image_from_msg, intrinsics_from_msg
+from vlatools.nodes.images import image_from_msg, intrinsics_from_msg
 from vlatools.nodes.stamps import Stamps
 
 COLOR_TOPIC = "/camera/color/image_raw"
