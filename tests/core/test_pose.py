@@ -109,3 +109,11 @@ def test_a_pose_is_frozen() -> None:
     pose = Pose.identity()
     with pytest.raises(ValueError, match="read-only"):
         pose.position[0] = 1.0
+
+
+@given(st.floats(-3.1, 3.1), st.floats(-1.5, 1.5), st.floats(-3.1, 3.1))
+def test_rpy_is_extrinsic_xyz(roll: float, pitch: float, yaw: float) -> None:
+    rx, ry, rz = (
+        Pose(np.zeros(3), np.array([*(math.sin(a / 2) * np.eye(3)[i]), math.cos(a / 2)])) for i, a in enumerate((roll, pitch, yaw))
+    )
+    assert np.allclose((rz @ ry @ rx).rpy, (roll, pitch, yaw), atol=1e-6)
