@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fate import DISTURBANCES, Fate
 from rich.console import Console
 
 from vlatools.commands.task import TaskEnd, perform
@@ -30,6 +29,7 @@ from vlatools.nodes.graph_client import GraphClient
 from vlatools.nodes.supervisor import Graph, free_simulation, use_environment
 from vlatools.nodes.table import Arguments
 from vlatools.sim.control import SimControl, default_address
+from vlatools.sim.fate import DISTURBANCES, Fate
 from vlatools.trials.summary import TrialRow, summary_table
 from vlatools.trials.tasks import TaskConfig, load_task
 

@@ -18,7 +18,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from fate import DISTURBANCES, Fate
 
 from vlatools.agent.config import AgentConfig
 from vlatools.agent.events import AgentEvent, AgentNotice
@@ -27,6 +26,7 @@ from vlatools.agent.runner import TaskRunner
 from vlatools.config import config_root, find_config, load
 from vlatools.core import CancelToken, Feedback, Invocation, InvocationResult
 from vlatools.sim.assembly import LockstepStack
+from vlatools.sim.fate import DISTURBANCES, Fate
 from vlatools.sim.lockstep import LockstepLab
 from vlatools.trials.intervals import wilson
 from vlatools.trials.judge import BodyTruth, StageTracker, TruthSample
