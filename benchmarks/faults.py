@@ -43,7 +43,7 @@ STILL_S = 0.3
 CARRY_S = 60.0
 END_S = 75.0
 READY_S = 60.0
-DISK_MB = 330  # the recorder wants 256 MB free
+DISK_MB = 1200  # room for all bags; the recorder wants 256 MB free
 
 
 @dataclass(frozen=True)
@@ -89,7 +89,7 @@ FAULTS = [
     Fault("reflex", lambda b: b.control.reflex("cartesian_reflex"), lambda b: b.client.recover(allow_collision=True)),
     Fault("power_limit", lambda b: b.control.reflex("power_limit_violation")),
     Fault("user_stop", lambda b: b.control.user_stop(True), lambda b: b.control.user_stop(False)),
-    Fault("lost_connection", lambda b: b.control.drop_connection()),
+    Fault("lost_connection", lambda b: b.control.drop_connection(), lambda b: b.client.recover(allow_collision=True)),
     Fault("dead_connection", lambda b: b.control.pause_server(2.0)),
     Fault("gripper_hangs", lambda b: b.control.gripper_hang(True), lambda b: b.control.gripper_hang(False)),
     Fault("disk_full", Bench.fill_disk, Bench.free_disk),
@@ -154,6 +154,8 @@ def run(bench: Bench, fault: Fault) -> dict[str, Any]:
     time.sleep(1.0)
     ready(bench)
     started = bench.client.start_recording(task.instruction, "simple", 0)
+    if not started.success:
+        raise SystemExit(f"the recorder did not start: {started.message}")
     bench.client.seen.progress = None
     call = bench.client.run_task(task.instruction, "simple")
     begin = time.monotonic()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -15,6 +16,7 @@ from vlatools.trials.judge import Verdict
 
 _POLL_S = 0.1
 _END_S = 20.0
+_SILENCE_S = 30.0  # a planner at work reports far more often; the longest look takes 16 s
 
 
 @dataclass(frozen=True)
@@ -86,6 +88,9 @@ def perform(
     canceled_ticks = 0
     while not call.wait(_POLL_S):
         on_tick()
+        if time.monotonic() - call.heard_s > _SILENCE_S:  # it died; a new one knows nothing of this goal
+            call.cancel()
+            break
         if stop is not None and stop.is_set():
             call.cancel()
             canceled_ticks += 1
@@ -95,7 +100,7 @@ def perform(
     result = call.result
     if result is None or not result.outcome:
         outcome, reason = Outcome.FAULT, "planner_lost"
-        message = "the planner ended without a result: see its log"
+        message = "the planner gave no result and was silent: it has died; see its log, then run the task again"
     else:
         outcome, reason, message = Outcome(result.outcome), result.reason, result.message
     claimed = bool(result is not None and result.claimed)
