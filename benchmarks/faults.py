@@ -15,7 +15,6 @@ import contextlib
 import json
 import subprocess
 import tempfile
-import threading
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -26,13 +25,10 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from vlatools.commands.up import log_folder, wait_ready
+from vlatools.commands.simulated import SimulatedGraph, simulated_graph
 from vlatools.config import config_root
 from vlatools.core import Family, StaleData
-from vlatools.nodes.graph_client import GraphClient
-from vlatools.nodes.supervisor import Graph, free_simulation, use_environment
-from vlatools.nodes.table import Arguments
-from vlatools.sim.control import SimControl, SimControlError, default_address
+from vlatools.sim.control import SimControlError
 from vlatools.trials.bag_info import bag_info
 from vlatools.trials.tasks import load_task
 
@@ -57,10 +53,10 @@ class Fault:
 
 
 class Bench:
-    """The running graph."""
+    """The running graph and the folder of its trials."""
 
-    def __init__(self, console: Console, graph: Graph, client: GraphClient, control: SimControl, trials: Path) -> None:
-        self.console, self.graph, self.client, self.control, self.trials = console, graph, client, control, trials
+    def __init__(self, lab: SimulatedGraph, trials: Path) -> None:
+        self.graph, self.client, self.control, self.trials = lab.graph, lab.client, lab.control, trials
 
     def pids(self) -> dict[str, int]:
         """Process of each node."""
@@ -133,18 +129,10 @@ def small_disk(folder: Path) -> Iterator[Path]:
 @contextlib.contextmanager
 def running(console: Console, trials: Path) -> Iterator[Bench]:
     """A graph on a served simulation."""
-    domain, host = free_simulation()
-    arguments = Arguments(robot_ip=host, sim=True, domain=f"f{domain}", trials=str(trials))
-    graph = Graph(arguments, log_folder(), domain, say=lambda line: console.print(line, style="yellow", markup=False))
-    use_environment(graph.env)
-    graph.start()
-    try:
-        with GraphClient() as client:
-            if not wait_ready(console, client, graph, threading.Event()):
-                raise SystemExit(2)
-            yield Bench(console, graph, client, SimControl(default_address(arguments.domain)), trials)
-    finally:
-        graph.stop()
+    with simulated_graph(console, trials=str(trials)) as lab:
+        if not lab.wait_ready():
+            raise SystemExit(2)
+        yield Bench(lab, trials)
 
 
 def run(bench: Bench, fault: Fault) -> dict[str, Any]:

@@ -35,13 +35,10 @@ from std_msgs.msg import Float64
 from vlatools_interfaces.action import Home, InvokeTool, MoveTo
 from vlatools_interfaces.msg import ActionChunk
 
-from vlatools.commands.up import log_folder, wait_ready
+from vlatools.commands.simulated import simulated_graph
 from vlatools.nodes.calls import GoalCall
 from vlatools.nodes.graph_client import GraphClient
 from vlatools.nodes.ros_camera import RosCamera
-from vlatools.nodes.supervisor import Graph, free_simulation, use_environment
-from vlatools.nodes.table import Arguments
-from vlatools.sim.control import SimControl, default_address
 
 BARE, BARE_CHUNK, BARE_ARRIVAL = "/bench/bare", "/bench/action_chunk", "/bench/arrival"
 MOVING = 0.02  # rad/s, of any joint
@@ -90,27 +87,19 @@ def main() -> int:
 
 def measure(console: Console, rounds: int, seconds: float) -> list[Row]:
     """Start the graph and measure all figures."""
-    domain, host = free_simulation()
-    arguments = Arguments(robot_ip=host, sim=True, domain=f"bench{domain}")
-    graph = Graph(arguments, log_folder(), domain, say=lambda line: console.print(line, style="yellow", markup=False))
-    use_environment(graph.env)
-    begin_s = time.monotonic()
-    graph.start()
-    try:
-        with GraphClient() as client, helper([str(Path(__file__)), "--bare-server"]):
-            if not wait_ready(console, client, graph, threading.Event()):
-                raise SystemExit(2)
-            rows = [Row("start of the graph until a task can be run", "s", [time.monotonic() - begin_s])]
-            rows += [Row("simulated over real time", "", [SimControl(default_address(arguments.domain)).info()["real_time_factor"]])]
-            rows += frames(seconds)
-            rows += motion(client, rounds)
-            rows += frame_to_command(client.node, rounds)
-            rows += [round_trips("bare rclpy action, goal to result", ActionClient(client.node, Home, BARE), Home.Goal(), 5 * rounds)]
-            flip = InvokeTool.Goal(family="flip", instruction="flip")
-            rows += [round_trips("GoalRunner, goal to refusal", ActionClient(client.node, InvokeTool, "/tools/flip"), flip, 5 * rounds)]
-            return rows
-    finally:
-        graph.stop()
+    with simulated_graph(console) as lab, helper([str(Path(__file__)), "--bare-server"]):
+        if not lab.wait_ready():
+            raise SystemExit(2)
+        node = lab.client.node
+        rows = [Row("start of the graph until a task can be run", "s", [time.monotonic() - lab.started_s])]
+        rows += [Row("simulated over real time", "", [lab.control.info()["real_time_factor"]])]
+        rows += frames(seconds)
+        rows += motion(lab.client, rounds)
+        rows += frame_to_command(node, rounds)
+        rows += [round_trips("bare rclpy action, goal to result", ActionClient(node, Home, BARE), Home.Goal(), 5 * rounds)]
+        flip = InvokeTool.Goal(family="flip", instruction="flip")
+        rows += [round_trips("GoalRunner, goal to refusal", ActionClient(node, InvokeTool, "/tools/flip"), flip, 5 * rounds)]
+        return rows
 
 
 # -- camera -----------------------------------------------------------------------------------------------------------

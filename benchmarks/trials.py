@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import threading
 import time
 from pathlib import Path
@@ -20,20 +19,17 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
+from vlatools.commands.simulated import SimulatedGraph, simulated_graph
 from vlatools.commands.task import TaskEnd, perform
 from vlatools.commands.truth import TruthJudge
-from vlatools.commands.up import log_folder, wait_ready
 from vlatools.config import config_root
 from vlatools.core import Family
 from vlatools.nodes.graph_client import GraphClient
-from vlatools.nodes.supervisor import Graph, free_simulation, use_environment
-from vlatools.nodes.table import Arguments
-from vlatools.sim.control import SimControl, default_address
 from vlatools.sim.fate import DISTURBANCES, Fate
-from vlatools.trials.summary import TrialRow, summary_table
+from vlatools.trials.summary import TrialRow, read_rows, summary_table
 from vlatools.trials.tasks import TaskConfig, load_task
 
-Key = tuple[str, int, str]
+Key = tuple[str, int, str]  # task, seed, disturbance
 
 
 class Disturber:
@@ -71,7 +67,7 @@ def main() -> int:
     options = parser.parse_args()
     console = Console()
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    rows = read(options.out)
+    rows = read_rows(options.out)
     wanted = [
         (task, seed, options.disturb)
         for task in options.task
@@ -88,34 +84,26 @@ def main() -> int:
 
 def run(console: Console, missing: list[Key], rows: dict[Key, dict[str, Any]], options: argparse.Namespace) -> None:
     """Start the graph and run what is missing."""
-    domain, host = free_simulation()
     first = load_task(config_root() / "tasks", missing[0][0])
-    arguments = Arguments(robot_ip=host, sim=True, task=first.scene, seed=missing[0][1], record=options.record, domain=f"b{domain}")
-    graph = Graph(arguments, log_folder(), domain, say=lambda line: console.print(line, style="yellow", markup=False))
-    use_environment(graph.env)
-    graph.start()
-    control = SimControl(default_address(arguments.domain))
-    try:
-        with GraphClient(options.record) as client:
-            if not wait_ready(console, client, graph, threading.Event()):
-                raise SystemExit(2)
-            for key in missing:
-                row = trial(console, client, graph, control, key, options.record)
-                rows[key] = row
-                with options.out.open("a") as file:
-                    file.write(json.dumps(row, default=str) + "\n")
-                say(console, row)
-    finally:
-        graph.stop()
+    with simulated_graph(console, record=options.record, task=first.scene, seed=missing[0][1]) as lab:
+        if not lab.wait_ready():
+            raise SystemExit(2)
+        for key in missing:
+            row = trial(lab, key, options.record)
+            rows[key] = row
+            with options.out.open("a") as file:
+                file.write(json.dumps(row, default=str) + "\n")
+            say(console, row)
 
 
-def trial(console: Console, client: GraphClient, graph: Graph, control: SimControl, key: Key, record: bool) -> dict[str, Any]:
+def trial(lab: SimulatedGraph, key: Key, record: bool) -> dict[str, Any]:
     """One trial on the running graph."""
     name, seed, disturb = key
     task = load_task(config_root() / "tasks", name)
+    client, control = lab.client, lab.control
     control.reset(seed, task.scene)
     time.sleep(1.0)  # the camera has to see the new scene
-    if not wait_ready(console, client, graph, threading.Event()):
+    if not lab.wait_ready():
         raise SystemExit(2)
     before = control.info()
     fate = Fate(disturb, control, np.random.default_rng([seed, 17]))
@@ -151,20 +139,6 @@ def row_of(
         "sim_before": before,
         "sim_after": after,
     }
-
-
-def read(path: Path) -> dict[Key, dict[str, Any]]:
-    """Rows of earlier runs; a last line that a kill has cut off is left out."""
-    rows: dict[Key, dict[str, Any]] = {}
-    if path.is_file():
-        for line in path.read_text().splitlines():
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError:
-                print(f"{path}: a line that is no JSON is left out", file=sys.stderr)
-                continue
-            rows[(row["task"], row["seed"], row["disturb"])] = row
-    return rows
 
 
 def say(console: Console, row: dict[str, Any]) -> None:

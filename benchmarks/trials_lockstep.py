@@ -11,7 +11,6 @@ from __future__ import annotations
 import argparse
 import gc
 import json
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,13 +22,15 @@ from vlatools.agent.config import AgentConfig
 from vlatools.agent.events import AgentEvent, AgentNotice
 from vlatools.agent.library import PlanLibrary
 from vlatools.agent.runner import TaskRunner
+from vlatools.commands.truth import truth_sample
 from vlatools.config import config_root, find_config, load
 from vlatools.core import CancelToken, Feedback, Invocation, InvocationResult
 from vlatools.sim.assembly import LockstepStack
 from vlatools.sim.fate import DISTURBANCES, Fate
 from vlatools.sim.lockstep import LockstepLab
 from vlatools.trials.intervals import wilson
-from vlatools.trials.judge import BodyTruth, StageTracker, TruthSample
+from vlatools.trials.judge import StageTracker
+from vlatools.trials.summary import read_rows
 from vlatools.trials.tasks import TaskConfig, load_task
 
 JUDGE_S = 0.05
@@ -47,7 +48,7 @@ def main() -> int:
     parser.add_argument("--verbose", action="store_true", help="print the agent's events")
     options = parser.parse_args()
     options.out.parent.mkdir(parents=True, exist_ok=True)
-    done = _read(options.out)
+    done = read_rows(options.out)
     for name in options.task:
         task = load_task(config_root() / "tasks", name)
         for seed in range(options.start, options.start + options.seeds):
@@ -69,8 +70,8 @@ def run_trial(task: TaskConfig, seed: int, disturb: str, verbose: bool) -> dict[
     stack = LockstepStack(task.scene, seed)
     try:
         lab, clock = stack.lab, stack.clock
-        tracker = StageTracker(task.success, _sample(lab))
-        clock.every(JUDGE_S, lambda: tracker.feed(_sample(lab)))
+        tracker = StageTracker(task.success, truth_sample(lab.truth()))
+        clock.every(JUDGE_S, lambda: tracker.feed(truth_sample(lab.truth())))
         fate = Fate(disturb, lab, np.random.default_rng([seed, 17]))
         config = load(AgentConfig, find_config("planner.yaml"))
         events: list[str] = []
@@ -128,30 +129,6 @@ class Fated:
         if delay is not None:
             self._lab.clock.at(delay, lambda: self._fate.strike(invocation.object, invocation.target, invocation.instruction))
         return self._invoke(invocation, cancel, on_feedback)
-
-
-def _sample(lab: LockstepLab) -> TruthSample:
-    truth = lab.truth()
-    bodies = {
-        name: BodyTruth(item.pose, np.asarray(item.size), float(np.linalg.norm(item.velocity)), str(item.kind.value))
-        for name, item in truth.objects.items()
-    }
-    held = frozenset(name for name, item in truth.objects.items() if item.held)
-    return TruthSample(truth.time_s, bodies, held)
-
-
-def _read(path: Path) -> dict[tuple[str, int, str], dict[str, Any]]:
-    """Rows of earlier runs; a last line that a kill has cut off is left out."""
-    rows: dict[tuple[str, int, str], dict[str, Any]] = {}
-    if path.is_file():
-        for line in path.read_text().splitlines():
-            try:
-                row = json.loads(line)
-            except json.JSONDecodeError:
-                print(f"{path}: a line that is no JSON is left out", file=sys.stderr)
-                continue
-            rows[(row["task"], row["seed"], row["disturb"])] = row
-    return rows
 
 
 def _say(row: dict[str, Any]) -> None:

@@ -10,14 +10,11 @@ from rich.console import Console
 
 from vlatools.commands.live import LiveView
 from vlatools.commands.report import announce
+from vlatools.commands.simulated import SimulatedGraph, simulated_graph
 from vlatools.commands.task import TaskEnd, perform
 from vlatools.commands.truth import TruthJudge
-from vlatools.commands.up import log_folder, say, wait_ready
+from vlatools.commands.up import say
 from vlatools.config import share_root
-from vlatools.nodes.graph_client import GraphClient
-from vlatools.nodes.supervisor import Graph, free_simulation, use_environment
-from vlatools.nodes.table import Arguments
-from vlatools.sim.control import SimControl, default_address
 from vlatools.trials.tasks import TaskConfig, load_task
 
 
@@ -27,33 +24,22 @@ def run_demo(console: Console, task_name: str, seed: int, policy: str, record: b
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     task = load_task(share_root() / "config" / "tasks", task_name)
-    domain, host = free_simulation()
-    arguments = Arguments(
-        robot_ip=host, sim=True, policy=policy, record=record, task=task.scene, seed=seed, domain=f"d{domain}", trials=str(trials.resolve())
-    )
-    graph = Graph(arguments, log_folder(), domain, say=lambda line: say(console, line, "yellow"))
-    use_environment(graph.env)
     say(console, f"{task.name}, seed {seed}: {task.instruction}")
-    say(console, f"starting {', '.join(graph.processes)}; logs in {graph.log_folder}", "dim")
-    graph.start()
-    try:
-        with GraphClient(record) as client:
-            if not wait_ready(console, client, graph, stop):
-                return 130 if stop.is_set() else 2
-            end = _trial(console, client, task, seed, record, stop, arguments.domain)
-    finally:
-        graph.stop()
+    with simulated_graph(console, record=record, policy=policy, task=task.scene, seed=seed, trials=str(trials.resolve())) as lab:
+        if not lab.wait_ready(stop):
+            return 130 if stop.is_set() else 2
+        end = _trial(lab, task, seed, record, stop)
     announce(console, end)
     if stop.is_set():
         return 130
     return 0 if end.success and not end.recording else 1
 
 
-def _trial(console: Console, client: GraphClient, task: TaskConfig, seed: int, record: bool, stop: threading.Event, domain: str) -> TaskEnd:
-    control = SimControl(default_address(domain))
-    with TruthJudge(control, task.success) as judge, LiveView(console, client, task.instruction, task.budget.time_limit_s) as view:
+def _trial(lab: SimulatedGraph, task: TaskConfig, seed: int, record: bool, stop: threading.Event) -> TaskEnd:
+    view = LiveView(lab.console, lab.client, task.instruction, task.budget.time_limit_s)
+    with TruthJudge(lab.control, task.success) as judge, view:
         return perform(
-            client,
+            lab.client,
             task.instruction,
             task=task.name,
             seed=seed,

@@ -48,13 +48,13 @@ _SPACES = {
     ActionSpace.JOINT_POSITION: ActionChunkMsg.JOINT_POSITION,
 }
 _SPACES_BACK = {number: space for space, number in _SPACES.items()}
-_VERDICTS = {
+VERDICTS = {
     Verdict.CONTINUE: ToolProgress.CONTINUE,
     Verdict.ADVANCE: ToolProgress.ADVANCE,
     Verdict.REPLAN: ToolProgress.REPLAN,
     Verdict.TIMEOUT: ToolProgress.TIMEOUT,
 }
-_VERDICTS_BACK = {number: verdict for verdict, number in _VERDICTS.items()}
+_VERDICTS_BACK = {number: verdict for verdict, number in VERDICTS.items()}
 
 
 # -- geometry ---------------------------------------------------------------------------------------------------------
@@ -353,7 +353,7 @@ def feedback_to_msg(feedback: Feedback, stamps: Stamps) -> ToolProgress:
         progress=float(sample.progress),
         smoothed=float(sample.smoothed),
         phase=feedback.phase,
-        verdict=_VERDICTS[sample.verdict],
+        verdict=VERDICTS[sample.verdict],
         chunk_index=max(0, feedback.chunk_index),
         observation_age=float(feedback.observation_age_s),
         elapsed=float(sample.elapsed_s),

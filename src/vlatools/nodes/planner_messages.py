@@ -9,16 +9,8 @@ from vlatools_interfaces.action import RunTask
 from vlatools.agent.events import AgentEvent, LedgerEntry
 from vlatools.agent.plan import PlanView, StepView
 from vlatools.agent.result import TaskFeedback, TaskResult
-from vlatools.core import Verdict
-from vlatools.nodes.convert import BASE_FRAME, point_to_msg, to_json
+from vlatools.nodes.convert import BASE_FRAME, VERDICTS, point_to_msg, to_json
 from vlatools.nodes.stamps import Stamps
-
-_VERDICTS = {
-    Verdict.CONTINUE: messages.ToolProgress.CONTINUE,
-    Verdict.ADVANCE: messages.ToolProgress.ADVANCE,
-    Verdict.REPLAN: messages.ToolProgress.REPLAN,
-    Verdict.TIMEOUT: messages.ToolProgress.TIMEOUT,
-}
 
 
 def plan_message(view: PlanView, task_id: str, stamps: Stamps) -> messages.Plan:
@@ -74,7 +66,7 @@ def feedback_message(feedback: TaskFeedback) -> RunTask.Feedback:
         family=feedback.family,
         instruction=feedback.instruction,
         progress=float(feedback.progress),
-        verdict=_VERDICTS[feedback.verdict],
+        verdict=VERDICTS[feedback.verdict],
         elapsed=float(feedback.elapsed_s),
     )
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import sys
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from rich.console import Group
@@ -52,6 +55,20 @@ class TrialRow:
             int(trial.result.get("replans", 0)),
             trial.invocations,
         )
+
+
+def read_rows(path: Path) -> dict[tuple[str, int, str], dict[str, Any]]:
+    """Rows of earlier runs of a trial benchmark by (task, seed, disturbance); a line that a kill has cut off is left out."""
+    rows: dict[tuple[str, int, str], dict[str, Any]] = {}
+    if path.is_file():
+        for line in path.read_text().splitlines():
+            try:
+                row = json.loads(line)
+            except json.JSONDecodeError:
+                print(f"{path}: a line that is no JSON is left out", file=sys.stderr)
+                continue
+            rows[(row["task"], row["seed"], row["disturb"])] = row
+    return rows
 
 
 @dataclass(frozen=True)
