@@ -82,6 +82,7 @@ class FakeServo:
     halts: int = 0
     reconnects: int = 0
     closed: bool = False
+    robot_clock: Callable[[float], float] = lambda now: now  # the robot's clock at a time of ours
 
     def __post_init__(self) -> None:
         self._model = Fr3Model()
@@ -140,8 +141,8 @@ class FakeServo:
         self._target = q.copy()
 
     def robot_time(self) -> float:
-        """The double's robot keeps the test's time."""
-        return self.clock.now()
+        """The double's robot keeps the test's time, unless the test says otherwise."""
+        return self.robot_clock(self.clock.now())
 
     def halt(self) -> None:
         self.halts += 1

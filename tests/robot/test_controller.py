@@ -441,3 +441,39 @@ def test_a_bug_in_a_target_does_not_kill_the_loop(rig):
     rig.clock.sleep(0.2)
     assert rig.arm.report().stream.refused.startswith("internal_error")
     assert rig.arm.run(Home()).reached
+
+
+# -- the robot's clock --------------------------------------------------------------------------------------------
+def test_a_robot_that_runs_slowly_and_whose_clock_steps_back_is_never_sent_more_periods_than_passed_for_it(rig):
+    """Found on a starved machine: each step back let the reference run ahead, up to three times the speed limit."""
+    begin = rig.clock.now()
+
+    def quarter_speed_sawtooth(now):
+        slow = begin + 0.25 * (now - begin)
+        return slow + (0.01 if (now - begin) % 0.04 < 0.02 else 0.0)
+
+    rig.servo.robot_clock = quarter_speed_sawtooth
+    result = rig.arm.run(MoveTo(np.array([0.5, 0.2, 0.3]), timeout_s=60.0))
+    passed = 0.25 * (rig.clock.now() - begin)
+    assert result.outcome is Outcome.COMPLETED, result
+    assert 10 < len(rig.servo.sent) <= passed / 0.018 + 2  # a period is 20 ms, 2 ms early at the most
+
+
+def test_franky_servo_tells_a_clock_that_never_goes_back():
+    pytest.importorskip("franky")
+    from vlatools.core import ManualClock
+    from vlatools.robot.config import ArmConfig
+    from vlatools.robot.franky_servo import FrankyServo
+
+    clock = ManualClock()
+    servo = FrankyServo("127.0.0.1", ArmConfig(), clock)
+    try:
+        servo._robot_time, servo._robot_time_read = 5.0, clock.now()
+        clock.advance(0.004)
+        assert servo.robot_time() == pytest.approx(5.004)
+        servo._robot_time, servo._robot_time_read = 5.001, clock.now()  # the robot was slower than foreseen
+        assert servo.robot_time() == pytest.approx(5.004)
+        clock.advance(1.0)
+        assert servo.robot_time() == pytest.approx(5.006)  # and is not taken to run on for ever
+    finally:
+        servo.close()

@@ -7,6 +7,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -85,7 +86,7 @@ class ArmController:
         self._closed = False
         self._ticks, self._worst_tick, self._worst_gap = 0, 0.0, 0.0
         self._asked_s = self._ticked_s = clock.now()
-        self._advanced_robot_s = -1.0
+        self._advanced_robot_s = -math.inf  # on the robot's clock
 
     # -- the control loop -----------------------------------------------------------------------------------------
     def spin(self, until: threading.Event) -> None:
@@ -103,8 +104,7 @@ class ArmController:
             self._ticked_s = begin
             self.clock.sleep(max(0.0, period - (end - begin)))
             while self.clock.now() - begin < _LONGEST_PERIODS * period and not until.is_set():
-                passed = self._servo.robot_time() - self._advanced_robot_s
-                if passed >= period - _PACE_S or passed < 0:  # below 0: a new connection, another clock
+                if self._servo.robot_time() - self._advanced_robot_s >= period - _PACE_S:
                     break
                 self.clock.sleep(_PACE_S)
 
@@ -139,7 +139,7 @@ class ArmController:
     def _robot_stalls(self) -> bool:
         """Whether the robot's clock has not gone on by a period since the last advance: then the reference waits, too."""
         robot = self._servo.robot_time()
-        if 0 <= robot - self._advanced_robot_s < self.config.period_s - _PACE_S:
+        if robot - self._advanced_robot_s < self.config.period_s - _PACE_S:
             return True
         self._advanced_robot_s = robot
         return False
@@ -211,6 +211,7 @@ class ArmController:
         self._void(fault.reason, str(fault))
         if fault.reason == "disconnected":
             self._following = False
+            self._advanced_robot_s = -math.inf  # the next connection has another clock
             self._watch.disconnected(now)
         else:
             self._drop_servo()

@@ -27,7 +27,7 @@ Vector = NDArray[np.float64]
 
 _LOG = logging.getLogger(__name__)
 _FEED_S = 0.004  # period of the interpolated reference
-_AHEAD_S = 0.01  # the robot's clock is taken to run on for so long after the last packet
+_AHEAD_S = 0.005  # the robot's clock is taken to run on for so long after the last packet
 _STOP_S = 3.0  # franky's torque stop ends within 2 s
 _ERROR_NAMES = tuple(name for name in dir(franky.Errors) if not name.startswith("_"))
 # What franky raises when the robot is gone; after that its object is dead.
@@ -57,6 +57,8 @@ class FrankyServo:
         self._state: RobotState | None = None
         self._robot_time = -1.0
         self._robot_time_read = -1.0  # when, on our clock
+        self._time_lock = threading.Lock()
+        self._time_shown = -1.0  # what robot_time() has told: it never goes back on one connection
         self._failure: ArmFault | None = ArmFault("disconnected", f"not connected to {host} yet")
         self._attempt: queue.Queue[franky.Robot | Exception] | None = None
         self._closed = threading.Event()
@@ -111,8 +113,12 @@ class FrankyServo:
         self._reference = (self.robot_time(), begin_q, begin_v, np.array(q), np.array(dq))
 
     def robot_time(self) -> float:
-        """Seconds on the robot's own clock, carried on a little after the last packet."""
-        return self._robot_time + min(_AHEAD_S, max(0.0, self._clock.now() - self._robot_time_read))
+        """Seconds on the robot's own clock, carried on a little after the last packet. Never goes back on one connection: a robot
+        that is slower than foreseen is waited for, or the reference would be advanced twice in the same time."""
+        with self._time_lock:
+            time = self._robot_time + min(_AHEAD_S, max(0.0, self._clock.now() - self._robot_time_read))
+            self._time_shown = max(self._time_shown, time)
+            return self._time_shown
 
     def halt(self) -> None:
         """Begin the smooth torque stop; returns at once. Safe at any time, in any state, repeatedly."""
@@ -169,7 +175,9 @@ class FrankyServo:
         except (franky.Exception, *_GONE) as error:
             raise ArmFault("disconnected", f"{self._host} refused its configuration: {error}") from error
         with self._lock:
-            self._robot, self._state, self._robot_time, self._failure = robot, None, -1.0, None
+            self._robot, self._state, self._failure = robot, None, None
+            with self._time_lock:
+                self._robot_time, self._time_shown = -1.0, -1.0
             self._read(robot)
 
     def close(self) -> None:
@@ -284,7 +292,8 @@ class FrankyServo:
         time = state.time.to_sec()
         if time == self._robot_time:
             return  # the same packet again: its stamp stays what it was
-        self._robot_time, self._robot_time_read = time, self._clock.now()
+        with self._time_lock:
+            self._robot_time, self._robot_time_read = time, self._clock.now()
         q = np.array(state.q)
         mode = state.robot_mode
         errors = state.current_errors
