@@ -37,7 +37,8 @@ def start(context: LaunchContext) -> list:
             )
         else:
             actions.append(ExecuteProcess(cmd=command_line(spec, arguments), prefix=priority(spec), output="screen"))
-    return actions + visual(arguments)
+    variables = [SetEnvironmentVariable(key, value) for key, value in environment(arguments).items()]
+    return [*variables, *actions, *visual(arguments)]
 
 
 def priority(spec: ProcessSpec) -> str:
@@ -79,5 +80,4 @@ def visual(arguments: Arguments) -> list:
 def generate_launch_description() -> LaunchDescription:
     """Arguments with their descriptions (``ros2 launch vlatools franka.launch.py -s``), then the graph."""
     declared = [DeclareLaunchArgument(name, default_value=default, description=text) for name, (default, text) in DESCRIPTIONS.items()]
-    variables = [SetEnvironmentVariable(key, value) for key, value in environment().items()]
-    return LaunchDescription([*declared, *variables, OpaqueFunction(function=start)])
+    return LaunchDescription([*declared, OpaqueFunction(function=start)])

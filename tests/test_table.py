@@ -79,7 +79,12 @@ def test_every_argument_is_described() -> None:
 
 
 def test_environment_names_the_transport_profile() -> None:
-    assert Path(environment()["FASTDDS_DEFAULT_PROFILES_FILE"]).is_file()
+    assert Path(environment(Arguments())["FASTDDS_DEFAULT_PROFILES_FILE"]).is_file()
+
+
+def test_only_a_simulation_gives_the_time() -> None:
+    assert environment(Arguments())["VLATOOLS_CLOCK"] == ""
+    assert environment(Arguments(sim=True, domain="d7"))["VLATOOLS_CLOCK"] == "d7"
 
 
 def test_driver_process_imports_neither_camera_nor_torch_nor_simulation() -> None:

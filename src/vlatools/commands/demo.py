@@ -15,14 +15,13 @@ from vlatools.commands.task import TaskEnd, perform
 from vlatools.commands.truth import TruthJudge
 from vlatools.commands.up import say
 from vlatools.config import share_root
+from vlatools.signals import stop_on
 from vlatools.trials.tasks import TaskConfig, load_task
 
 
 def run_demo(console: Console, task_name: str, seed: int, policy: str, record: bool, trials: Path) -> int:
     """Start everything, run the task, judge, end everything. Returns the exit code."""
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stop_on(signal.SIGINT, signal.SIGTERM)
     task = load_task(share_root() / "config" / "tasks", task_name)
     say(console, f"{task.name}, seed {seed}: {task.instruction}")
     with simulated_graph(console, record=record, policy=policy, task=task.scene, seed=seed, trials=str(trials.resolve())) as lab:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import signal
-import threading
 import time
 
 from rich.console import Console
@@ -14,16 +13,16 @@ from vlatools.commands.task import perform
 from vlatools.commands.up import ros_domain
 from vlatools.nodes.graph_client import GraphClient
 from vlatools.nodes.supervisor import use_environment
-from vlatools.nodes.table import environment
+from vlatools.nodes.table import Arguments, environment
+from vlatools.signals import stop_on
 
 _FIND_S = 15.0
 
 
 def run_instruction(console: Console, instruction: str, task: str, time_limit_s: float, record: bool) -> int:
     """Run it and show it. Returns the exit code: 0 success, 1 failure, 2 no graph, 130 canceled."""
-    stop = threading.Event()
-    signal.signal(signal.SIGINT, lambda *_: stop.set())
-    use_environment(environment())
+    stop = stop_on(signal.SIGINT)
+    use_environment(environment(Arguments()))
     with GraphClient(record) as client:
         deadline = time.monotonic() + _FIND_S
         while (lacking := client.missing()) and time.monotonic() < deadline and not stop.is_set():

@@ -15,6 +15,7 @@ from vlatools.config import find_config
 from vlatools.nodes.graph_client import GraphClient
 from vlatools.nodes.supervisor import Graph, use_environment
 from vlatools.nodes.table import Arguments
+from vlatools.signals import stop_on
 
 LOGS = Path("log")
 READY_S = 60.0
@@ -38,9 +39,7 @@ def ros_domain() -> int:
 def run_up(console: Console, arguments: Arguments) -> int:
     """Start the graph, say when it is ready, keep it alive. Returns the exit code. Raises ConfigError before anything starts."""
     find_config(arguments.calibration_file)
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
+    stop = stop_on(signal.SIGINT, signal.SIGTERM)
     folder = log_folder()
     graph = Graph(arguments, folder, ros_domain(), say=lambda line: say(console, line, "yellow"))
     use_environment(graph.env)

@@ -10,7 +10,6 @@ import dataclasses
 import functools
 import math
 import threading
-import time
 import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,7 +26,7 @@ from vlatools_interfaces.msg import InvocationRecord
 from vlatools_interfaces.srv import Recover, SetStop
 
 from vlatools.config import find_config, load
-from vlatools.core import ArmFault, CancelToken, ConfigError, MonotonicClock, Rejected
+from vlatools.core import ArmFault, CancelToken, ConfigError, Rejected
 from vlatools.nodes.base import VlatoolsNode, run_node
 from vlatools.nodes.convert import (
     BASE_FRAME,
@@ -47,6 +46,7 @@ from vlatools.robot.franky_gripper import FrankyGripper
 from vlatools.robot.franky_servo import FrankyServo
 from vlatools.robot.gripper_worker import GripperWorker
 from vlatools.robot.ports import Primitive, PrimitiveFeedback, PrimitiveResult
+from vlatools.shared_clock import lab_clock, lab_now
 
 _STATE_S = 0.05
 _JOINTS_S = 0.02
@@ -79,7 +79,7 @@ class ArmNode(VlatoolsNode):
 
     def __init__(self) -> None:
         super().__init__()
-        clock = MonotonicClock()
+        clock = lab_clock()
         config = load(ArmConfig, find_config(self.params.config)).at_speed(self.params.speed)
         host = self.params.robot_ip
         gripper = GripperWorker(FrankyGripper(host, clock), clock, config.gripper.read_rate_hz)
@@ -142,10 +142,10 @@ class ArmNode(VlatoolsNode):
         return fill_primitive_result(entry.action.Result(), result)
 
     def _on_stop(self, request: SetStop.Request, response: SetStop.Response) -> SetStop.Response:
-        begin = time.monotonic()
+        begin = lab_now()
         response.success = True
         response.standstill = self._arm.stop(request.reason)
-        response.elapsed = time.monotonic() - begin if response.standstill else math.nan
+        response.elapsed = lab_now() - begin if response.standstill else math.nan
         response.message = "stopped" if response.standstill else "latched, but standstill was not measured: look at the arm"
         return response
 
@@ -206,7 +206,7 @@ class ArmNode(VlatoolsNode):
         }
         if report is not None:
             values |= {
-                "state_age_s": f"{time.monotonic() - report.stamp_s:.3f}",
+                "state_age_s": f"{lab_now() - report.stamp_s:.3f}",
                 "success_rate": f"{report.success_rate:.3f}",
                 "errors": ", ".join(report.errors),
                 "gripper_width_m": f"{report.gripper_width:.4f}",

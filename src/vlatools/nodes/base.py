@@ -6,7 +6,6 @@ import dataclasses
 import logging
 import signal
 import sys
-import threading
 import time
 import traceback
 import types
@@ -147,12 +146,14 @@ def run_node(cls: type[VlatoolsNode]) -> int:
     Configuration and device faults at the start are one clear line on stderr and exit code 2; a callback that fails ends the
     node with exit code 1, after its goals have ended.
     """
-    stop = threading.Event()
+    # No lock in here: a second signal may come while the first is being handled, in the same thread.
+    ending: list[int] = []
     executor: SingleThreadedExecutor | None = None
 
-    def on_signal(_signum: int, _frame: types.FrameType | None) -> None:
-        stop.set()
-        if executor is not None:
+    def on_signal(number: int, _frame: types.FrameType | None) -> None:
+        first = not ending
+        ending.append(number)
+        if first and executor is not None:
             executor.wake()
 
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -172,7 +173,7 @@ def run_node(cls: type[VlatoolsNode]) -> int:
     code = 0
     try:
         try:
-            while not stop.is_set() and rclpy.ok():
+            while not ending and rclpy.ok():
                 executor.spin_once(timeout_sec=0.5)
         except ExternalShutdownException:
             pass

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 from rclpy.action import ActionClient
 
 from vlatools.core import StaleData
+from vlatools.shared_clock import lab_now
 
 
 class GoalCall:
@@ -30,7 +30,7 @@ class GoalCall:
         self._handle: Any = None
         self._cancel_wanted = False
         self._done = threading.Event()
-        self.sent_s = self.heard_s = time.monotonic()
+        self.sent_s = self.heard_s = lab_now()
         self.refused = False
         self.result: Any = None
         self.status = 0
@@ -61,7 +61,7 @@ class GoalCall:
 
     def _acknowledged(self, future: Any) -> None:
         handle = future.result()
-        self.heard_s = time.monotonic()
+        self.heard_s = lab_now()
         if not handle.accepted:
             self.refused = True
             self._done.set()
@@ -79,7 +79,7 @@ class GoalCall:
         self._done.set()
 
     def _feedback(self, message: Any) -> None:
-        self.heard_s = time.monotonic()
+        self.heard_s = lab_now()
         if self._on_feedback is not None and not self._done.is_set():
             self._on_feedback(message.feedback)
 
@@ -90,13 +90,13 @@ def call_service(client: Any, request: Any, timeout_s: float) -> Any:
     Raises:
         StaleData: the service is absent or gave no answer in time; names it.
     """
-    begin_s = time.monotonic()
+    begin_s = lab_now()
     if not client.service_is_ready() and not client.wait_for_service(timeout_sec=timeout_s):
         raise StaleData(client.srv_name, float("inf"), timeout_s, "the service is absent: start its node")
     done = threading.Event()
     future = client.call_async(request)
     future.add_done_callback(lambda _future: done.set())
-    if not done.wait(max(0.1, timeout_s - (time.monotonic() - begin_s))):
+    if not done.wait(max(0.1, timeout_s - (lab_now() - begin_s))):
         client.remove_pending_request(future)
-        raise StaleData(client.srv_name, time.monotonic() - begin_s, timeout_s, "no answer: see the log of its node")
+        raise StaleData(client.srv_name, lab_now() - begin_s, timeout_s, "no answer: see the log of its node")
     return future.result()

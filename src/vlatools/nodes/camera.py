@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -18,7 +17,7 @@ from vlatools.camera import calibration
 from vlatools.camera.points import point_map
 from vlatools.camera.ports import RgbdFrame
 from vlatools.config import find_config, load
-from vlatools.core import CancelToken, ConfigError, MonotonicClock, Outcome, StaleData
+from vlatools.core import CancelToken, ConfigError, Outcome, StaleData
 from vlatools.nodes.base import VlatoolsNode, run_node
 from vlatools.nodes.goals import GoalRunner
 from vlatools.nodes.images import camera_info, image_to_msg, points_to_msg
@@ -33,6 +32,7 @@ from vlatools.nodes.ros_camera import (
     depth_to_mm,
 )
 from vlatools.nodes.standstill import Standstill
+from vlatools.shared_clock import lab_clock, lab_now
 
 if TYPE_CHECKING:
     from vlatools.camera.realsense import CameraConfig, CameraStatus
@@ -78,7 +78,7 @@ class CameraNode(VlatoolsNode):
         config = load(CameraConfig, find_config(self.params.config))
         # A serial number that is given must be the calibration's; one that is found is compared when the camera opens.
         self._calibration = calibration.load(find_config(self.params.calibration), self.params.serial or None)
-        self._camera = RealSenseCamera(self._source(config), MonotonicClock(), config)
+        self._camera = RealSenseCamera(self._source(config), lab_clock(), config)
         self._mismatch = ""
         self._color = self.create_publisher(Image, COLOR_TOPIC, IMAGE_QOS)
         self._depth = self.create_publisher(Image, DEPTH_TOPIC, IMAGE_QOS)
@@ -104,7 +104,7 @@ class CameraNode(VlatoolsNode):
         from vlatools.sim.d435 import SimSource
         from vlatools.sim.shared_renderer import SharedRenderer
 
-        return SimSource(lambda: SharedRenderer(self.params.sim_domain), MonotonicClock(), config.streams.fps)
+        return SimSource(lambda: SharedRenderer(self.params.sim_domain), lab_clock(), config.streams.fps)
 
     def close(self) -> None:
         """End publishing and close the camera."""
@@ -183,7 +183,7 @@ class CameraNode(VlatoolsNode):
         result.camera_info = camera_info(frame.intrinsics, stamp, OPTICAL_FRAME)
         result.points = points_to_msg(points, stamp)
         result.skew = float(frame.skew_s)
-        age_ms = 1000 * (time.monotonic() - frame.stamp_s)
+        age_ms = 1000 * (lab_now() - frame.stamp_s)
         result.message = f"frame {frame.number}, {age_ms:.0f} ms old when it was sent"
         return result
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 import traceback
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
@@ -13,6 +12,7 @@ from rclpy.action.server import ServerGoalHandle
 
 from vlatools.core import CancelToken, Outcome, Rejected
 from vlatools.nodes.base import VlatoolsNode
+from vlatools.shared_clock import lab_now
 
 G = TypeVar("G")
 R = TypeVar("R")
@@ -198,7 +198,7 @@ class _Feedback:
     def __call__(self, message: Any) -> None:
         with self._lock:
             self._pending = message
-            if time.monotonic() - self._last_s >= 1.0 / FEEDBACK_HZ:
+            if lab_now() - self._last_s >= 1.0 / FEEDBACK_HZ:
                 self._send()
 
     def flush(self) -> None:
@@ -210,4 +210,4 @@ class _Feedback:
         if self._pending is not None and self._handle.is_active:
             self._handle.publish_feedback(self._pending)
             self._pending = None
-            self._last_s = time.monotonic()
+            self._last_s = lab_now()

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from vlatools.camera.ports import RgbdCamera, RgbdFrame
 from vlatools.core import CancelToken, Outcome, StaleData
 from vlatools.nodes.standstill import Standstill
+from vlatools.shared_clock import lab_now
 
 DEFAULT_TIMEOUT_S = 5.0
 MAX_TIMEOUT_S = 60.0
@@ -40,7 +40,7 @@ def look(
         cancel: of the goal.
         on_phase: told what is waited for, and the seconds since the start.
     """
-    start = time.monotonic()
+    start = lab_now()
     timeout_s = min(timeout_s, MAX_TIMEOUT_S) if timeout_s > 0 else DEFAULT_TIMEOUT_S
     deadline = start + timeout_s
     since_s = start
@@ -54,12 +54,12 @@ def look(
         since_s = settled.since_s
     stale: StaleData | None = None
     while not cancel.canceled:
-        on_phase("waiting for a frame", time.monotonic() - start)
+        on_phase("waiting for a frame", lab_now() - start)
         try:
-            frame = camera.wait_after(since_s, max(0.0, min(_SLICE_S, deadline - time.monotonic())))
+            frame = camera.wait_after(since_s, max(0.0, min(_SLICE_S, deadline - lab_now())))
             return Look(Outcome.COMPLETED, "", frame)
         except StaleData as error:
             stale = error
-        if time.monotonic() >= deadline:
+        if lab_now() >= deadline:
             return Look(Outcome.STALE_OBSERVATION, f"no frame within {timeout_s:.1f} s: {stale}")
     return Look(Outcome.CANCELED, "canceled while waiting for a frame")

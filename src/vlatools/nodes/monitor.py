@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,6 +15,7 @@ from vlatools_interfaces.msg import ActionChunk, ArmState, Plan, ToolProgress
 from vlatools.core import ConfigError
 from vlatools.nodes.base import VlatoolsNode, run_node
 from vlatools.nodes.markers import markers
+from vlatools.shared_clock import lab_now
 
 _LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
 _PROGRESS_SHOWN_S = 3.0
@@ -60,7 +60,7 @@ class MonitorNode(VlatoolsNode):
         self._watch(Plan, "/planner/plan", "_plan", _LATCHED, periodic=False)
         self._watch(ToolProgress, "/tools/progress", "_progress", 20, periodic=False)
         self._watch(ActionChunk, "/arm/action_chunk", "_chunk", 20, periodic=False)
-        self._last_report_s = time.monotonic()
+        self._last_report_s = lab_now()
         self.create_timer(1.0 / self.params.marker_rate, self._publish_markers)
         self.create_timer(1.0 / self.params.diagnostics_rate, self._publish_diagnostics)
 
@@ -70,12 +70,12 @@ class MonitorNode(VlatoolsNode):
 
         def heard(message: Any) -> None:
             if periodic:
-                self._heard[topic] = time.monotonic()
+                self._heard[topic] = lab_now()
                 self._counts[topic] += 1
             if attribute is not None:
                 setattr(self, attribute, message)
             if attribute == "_progress":
-                self._progress_s = time.monotonic()
+                self._progress_s = lab_now()
 
         self.create_subscription(kind, topic, heard, qos)
 
@@ -84,12 +84,12 @@ class MonitorNode(VlatoolsNode):
     def _publish_markers(self) -> None:
         if self._markers.get_subscription_count() == 0:
             return
-        running = time.monotonic() - self._progress_s < _PROGRESS_SHOWN_S
+        running = lab_now() - self._progress_s < _PROGRESS_SHOWN_S
         chunk = self._chunk if running else None
         self._markers.publish(markers(self.stamps.now(), self._plan, self._progress if running else None, chunk, self._arm))
 
     def _publish_diagnostics(self) -> None:
-        now = time.monotonic()
+        now = lab_now()
         span, self._last_report_s = now - self._last_report_s, now
         statuses = []
         for topic, heard_s in self._heard.items():

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -28,6 +27,7 @@ from vlatools.perception.config import PerceptionConfig
 from vlatools.perception.locator import Locator
 from vlatools.perception.ports import Segment as Region
 from vlatools.perception.regions import known_points, window
+from vlatools.shared_clock import lab_now
 
 _MIN_SCORE = 0.2
 
@@ -70,7 +70,7 @@ class PerceptionNode(VlatoolsNode):
         result = Locate.Result(outcome=seen.outcome.value, message=seen.message)
         if seen.frame is None:
             return result
-        on_phase("locating", time.monotonic() - seen.frame.stamp_s)
+        on_phase("locating", lab_now() - seen.frame.stamp_s)
         scene = self._locator.locate(seen.frame, self._camera_to_base, names)
         result.header = Header(stamp=self.stamps.to_ros(scene.stamp_s), frame_id=BASE_FRAME)
         result.objects = [detected_to_msg(thing) for thing in scene.objects]

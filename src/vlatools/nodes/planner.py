@@ -18,7 +18,7 @@ from vlatools.agent.library import PlanLibrary
 from vlatools.agent.planner import Planner
 from vlatools.agent.runner import TaskRunner
 from vlatools.config import config_root, find_config, load
-from vlatools.core import CancelToken, Clock, ConfigError, MonotonicClock, Rejected
+from vlatools.core import CancelToken, Clock, ConfigError, Rejected
 from vlatools.nodes.base import VlatoolsNode, run_node
 from vlatools.nodes.goals import GoalRunner, Slot
 from vlatools.nodes.planner_messages import (
@@ -31,6 +31,7 @@ from vlatools.nodes.planner_messages import (
 from vlatools.nodes.ros_arm import RosArm
 from vlatools.nodes.ros_observe import RosObserve
 from vlatools.nodes.ros_tools import RosTools
+from vlatools.shared_clock import lab_clock
 from vlatools.trials.tasks import load_task
 
 _PLANNERS: dict[str, Callable[[AgentConfig, Clock], Planner]] = {"library": PlanLibrary}
@@ -62,7 +63,7 @@ class PlannerNode(VlatoolsNode):
         self._tasks = Path(self.params.tasks) if self.params.tasks else config_root() / "tasks"
         if not self._tasks.is_dir():
             raise ConfigError(f"planner: tasks is '{self._tasks}', there is no such folder: name one with task files")
-        clock = MonotonicClock()
+        clock = lab_clock()
         self._config = config
         self._time = clock
         self._planner = _PLANNERS[self.params.planner](config, clock)

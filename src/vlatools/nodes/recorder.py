@@ -32,6 +32,7 @@ from vlatools.nodes.recorded_images import (
 )
 from vlatools.nodes.ros_camera import COLOR_TOPIC, DEPTH_TOPIC
 from vlatools.nodes.taps import Tap, Taps
+from vlatools.shared_clock import lab_now
 from vlatools.trials.bag import BagCheck, BagLimits, BagWriter
 from vlatools.trials.bag_info import BagInfo, bag_info
 from vlatools.trials.bag_metadata import BagTopic, TopicQos
@@ -196,7 +197,7 @@ class RecorderNode(VlatoolsNode):
 
     def _receive_image(self, tap: Tap, data: bytes) -> None:
         recording = self._recording
-        now, period = time.monotonic(), 1.0 / self.params.image_hz
+        now, period = lab_now(), 1.0 / self.params.image_hz
         if recording is None or now < recording.image_due_s.get(tap.topic, 0.0):
             return
         # Due times keep their raster, so that 15 Hz thinned to 5 Hz is every third frame and not every fourth.
@@ -209,7 +210,8 @@ class RecorderNode(VlatoolsNode):
         recording.writer.put(name, self._stamp(), encode, size=len(data))
 
     def _stamp(self) -> int:
-        return int(self.get_clock().now().nanoseconds)
+        now = self.stamps.now()
+        return int(now.sec * 1_000_000_000 + now.nanosec)
 
     def _start(self, request: StartRecording.Request, response: StartRecording.Response) -> StartRecording.Response:
         with self._lifecycle:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -25,6 +24,7 @@ from vlatools.nodes.convert import (
 from vlatools.nodes.primitive_goals import PRIMITIVES, action_of
 from vlatools.nodes.stamps import Stamps
 from vlatools.robot.ports import ArmState, Primitive, PrimitiveFeedback, PrimitiveResult
+from vlatools.shared_clock import lab_now
 
 STATE_TOPIC = "/arm/state"
 CHUNK_TOPIC = "/arm/action_chunk"
@@ -62,7 +62,7 @@ class RosArm:
     def state(self) -> ArmState:
         """See Arm; the age limit is 0.3 s."""
         state = self._newest()
-        age = time.monotonic() - state.stamp_s if state is not None else math.inf
+        age = lab_now() - state.stamp_s if state is not None else math.inf
         if state is None or age > _MAX_AGE_S:
             fix = "is the arm node running?" if state is None else f"{state.mode.value}: {state.reason or 'see its log'}"
             raise StaleData("arm_state", age, _MAX_AGE_S, fix)
@@ -70,13 +70,13 @@ class RosArm:
 
     def wait_standstill(self, timeout_s: float) -> bool:
         """See Arm; judged by a state that was measured after this call."""
-        begin = time.monotonic()
+        begin = lab_now()
         with self._arrived:
             while True:
                 state = self._newest()
                 if state is not None and state.standstill and state.stamp_s >= begin:
                     return True
-                left = begin + timeout_s - time.monotonic()
+                left = begin + timeout_s - lab_now()
                 if left <= 0:
                     return False
                 self._arrived.wait(min(left, 0.1))
@@ -112,7 +112,7 @@ class RosArm:
         on_feedback: Callable[[PrimitiveFeedback], None] | None = None,
     ) -> PrimitiveResult:
         """See Arm. A server that is absent, silent or gone is a result; no goal is left to run on unseen."""
-        token, begin = cancel or CancelToken(), time.monotonic()
+        token, begin = cancel or CancelToken(), lab_now()
         entry = action_of(primitive)
         client, name = self._clients[entry.name], f"/primitives/{entry.name}"
         if token.canceled:
@@ -142,7 +142,7 @@ class RosArm:
         """Wait for the end of a goal; why it was given up, None if it ended."""
         canceled_s = math.inf
         while not call.wait(_PERIOD_S):
-            now = time.monotonic()
+            now = lab_now()
             if token.canceled and math.isinf(canceled_s):
                 call.cancel()
                 canceled_s = now
@@ -186,6 +186,6 @@ def _unmeasured(outcome: Outcome, reason: str, message: str, begin: float) -> Pr
         position_error=math.nan,
         orientation_error=math.nan,
         gripper_width=math.nan,
-        duration_s=time.monotonic() - begin,
+        duration_s=lab_now() - begin,
         clips=0,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections import OrderedDict
 
 import numpy as np
@@ -16,6 +15,7 @@ from vlatools.camera.ports import RgbdFrame
 from vlatools.core import Rejected, StaleData
 from vlatools.nodes.images import image_from_msg, intrinsics_from_msg
 from vlatools.nodes.stamps import Stamps
+from vlatools.shared_clock import lab_now
 
 COLOR_TOPIC = "/camera/color/image_raw"
 COLOR_INFO_TOPIC = "/camera/color/camera_info"
@@ -87,22 +87,22 @@ class RosCamera:
         """See RgbdCamera."""
         with self._arrived:
             pair = self._pair
-            age = float("inf") if pair is None else time.monotonic() - pair[0]
+            age = float("inf") if pair is None else lab_now() - pair[0]
             if pair is None or age > max_age_s:
                 raise StaleData("camera", age, max_age_s, self._advice())
             return self._converted(pair)
 
     def wait_after(self, stamp_s: float, timeout_s: float) -> RgbdFrame:
         """See RgbdCamera."""
-        deadline = time.monotonic() + timeout_s
+        deadline = lab_now() + timeout_s
         with self._arrived:
             while True:
                 pair = self._pair
                 if pair is not None and pair[0] > stamp_s:
                     return self._converted(pair)
-                remaining = deadline - time.monotonic()
+                remaining = deadline - lab_now()
                 if remaining <= 0:
-                    age = float("inf") if pair is None else time.monotonic() - pair[0]
+                    age = float("inf") if pair is None else lab_now() - pair[0]
                     raise StaleData("camera", age, timeout_s, self._advice())
                 self._arrived.wait(remaining)
 

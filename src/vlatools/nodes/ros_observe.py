@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 from rclpy.action import ActionClient
@@ -13,6 +12,7 @@ from vlatools.nodes.base import VlatoolsNode
 from vlatools.nodes.calls import GoalCall
 from vlatools.nodes.convert import scene_from_msg
 from vlatools.perception.ports import Scene
+from vlatools.shared_clock import lab_now
 
 _SERVER_S = 5.0  # for the server to be discovered
 _LOCATE_S = 5.0  # given to the perception node
@@ -39,10 +39,10 @@ class RosObserve:
                 "perception", float("inf"), _SERVER_S, "/perception/locate is absent: start the perception node"
             )
         for attempt in range(1, _TRIES + 1):
-            started_s = time.monotonic()
+            started_s = lab_now()
             result = self._locate()
             if result is None:
-                waited_s = time.monotonic() - started_s
+                waited_s = lab_now() - started_s
                 problem: Exception = StaleData(
                     "perception",
                     waited_s,
@@ -52,7 +52,7 @@ class RosObserve:
             elif result.outcome == Outcome.COMPLETED.value:
                 return scene_from_msg(result, self._stamps)
             elif result.outcome == Outcome.STALE_OBSERVATION.value:
-                problem = StaleData("camera", time.monotonic() - started_s, _LOCATE_S, result.message)
+                problem = StaleData("camera", lab_now() - started_s, _LOCATE_S, result.message)
             else:
                 problem = ArmFault("perception", f"/perception/locate ended {result.outcome}: {result.message}")
             if attempt == _TRIES:

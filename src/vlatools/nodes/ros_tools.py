@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +14,7 @@ from vlatools.core import CancelToken, Family, Feedback, Invocation, InvocationR
 from vlatools.nodes.calls import GoalCall
 from vlatools.nodes.convert import feedback_from_msg, invocation_result_from_msg, invocation_to_goal
 from vlatools.nodes.stamps import Stamps
+from vlatools.shared_clock import lab_now
 
 _SERVER_S = 5.0  # for the server to be discovered
 _ACK_S = 5.0  # for a goal to be acknowledged
@@ -41,10 +41,10 @@ class RosTools:
     ) -> InvocationResult:
         """Run one invocation to its end; refusals, faults and a lost server are outcomes, not exceptions."""
         cancel = cancel or CancelToken()
-        begin_s = time.monotonic()
+        begin_s = lab_now()
 
         def end(outcome: Outcome, reason: str, message: str) -> InvocationResult:
-            return _unmeasured(invocation, outcome, reason, message, time.monotonic() - begin_s)
+            return _unmeasured(invocation, outcome, reason, message, lab_now() - begin_s)
 
         if cancel.canceled:
             preempted = cancel.reason == CancelToken.PREEMPT
@@ -74,7 +74,7 @@ class RosTools:
         """Wait for the end, bounded, passing a cancel on; "" at the end, else why it was given up."""
         canceled_s = math.inf
         while not call.wait(_PERIOD_S):
-            now = time.monotonic()
+            now = lab_now()
             if cancel.canceled and math.isinf(canceled_s):
                 call.cancel()
                 canceled_s = now

@@ -7,6 +7,8 @@ import time
 from builtin_interfaces.msg import Time
 from rclpy.node import Node
 
+from vlatools.shared_clock import SharedClock, lab_clock
+
 _NS = 1_000_000_000
 _GOOD_NS = 100_000
 _TRIES = 5
@@ -15,15 +17,17 @@ _TRIES = 5
 class Stamps:
     """Converts between the host's monotonic clock and a node's ROS clock.
 
-    The offset is taken anew at each call, so a jump of the ROS clock falsifies only messages that are under way.
+    The offset is taken anew at each call, so a jump of the ROS clock falsifies only messages that are under way. In a simulated
+    lab both are the simulation's time, a constant apart.
     """
 
     def __init__(self, node: Node) -> None:
         self._clock = node.get_clock()
+        self._lab = lab_clock()
 
     def now(self) -> Time:
         """The ROS time now."""
-        return self._clock.now().to_msg()
+        return self.to_ros(self._lab.now())
 
     def to_ros(self, monotonic_s: float) -> Time:
         """ROS stamp of a monotonic time in seconds."""
@@ -37,6 +41,8 @@ class Stamps:
     def _offset_ns(self) -> int:
         """ROS time less monotonic time. The two clocks are read one after the other: a reading between which the thread had to
         wait is taken again."""
+        if isinstance(self._lab, SharedClock):
+            return int(self._lab.epoch_offset_s * _NS)
         best_span, best = _NS, 0
         for _ in range(_TRIES):
             before = time.monotonic_ns()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import threading
-import time
 from dataclasses import dataclass
 
 from vlatools_interfaces.msg import ArmState as ArmStateMsg
 
 from vlatools.core import CancelToken
 from vlatools.nodes.base import VlatoolsNode
+from vlatools.shared_clock import lab_now
 
 TOPIC = "/arm/state"
 _MAX_AGE_S = 0.5
@@ -51,13 +51,13 @@ class Standstill:
             timeout_s: longest wait.
             cancel: of the goal that waits.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline = lab_now() + timeout_s
         with self._arrived:
             while not cancel.canceled:
-                age_s = time.monotonic() - self._stamp_s
+                age_s = lab_now() - self._stamp_s
                 if self._still and age_s <= _MAX_AGE_S:
                     return Settled(self._stamp_s)
-                if time.monotonic() >= deadline:
+                if lab_now() >= deadline:
                     if age_s > _MAX_AGE_S:
                         old = "nothing has come" if age_s == float("inf") else f"the last state is {age_s:.1f} s old"
                         return Settled(None, f"waited {timeout_s:.1f} s for the arm's state on {TOPIC}, {old}: is the arm node running?")

@@ -70,7 +70,7 @@ class Graph:
     @property
     def env(self) -> dict[str, str]:
         """Environment of every process, for clients of the graph as well."""
-        env = {**os.environ, **environment(), "ROS_DOMAIN_ID": str(self.ros_domain)}
+        env = {**os.environ, **environment(self.arguments), "ROS_DOMAIN_ID": str(self.ros_domain)}
         if self.arguments.sim:  # a simulation is nobody else's business on the network
             env["ROS_AUTOMATIC_DISCOVERY_RANGE"] = "LOCALHOST"
         return env

@@ -14,6 +14,7 @@ from typing import Any
 
 from vlatools.config import config_root
 from vlatools.core import ConfigError
+from vlatools.shared_clock import VARIABLE
 
 PARAMETER_FILE = "franka.yaml"
 FASTDDS_PROFILE = "fastdds.xml"
@@ -179,10 +180,11 @@ def command_line(spec: ProcessSpec, arguments: Arguments) -> list[str]:
     return line
 
 
-def environment() -> dict[str, str]:
+def environment(arguments: Arguments) -> dict[str, str]:
     """Environment that every process of the graph needs, beside its own.
 
-    Images between processes are lost with Fast DDS's default transports; two cores cannot carry a thread pool a process.
+    Images between processes are lost with Fast DDS's default transports; two cores cannot carry a thread pool a process. In
+    simulation every process lives by the simulation's time.
     """
     return {
         "FASTDDS_DEFAULT_PROFILES_FILE": str(config_root() / FASTDDS_PROFILE),
@@ -190,4 +192,5 @@ def environment() -> dict[str, str]:
         "OPENBLAS_NUM_THREADS": "1",
         "OMP_NUM_THREADS": "1",
         "PYTHONUNBUFFERED": "1",
+        VARIABLE: arguments.domain if arguments.sim else "",
     }

@@ -18,7 +18,7 @@ from vlatools_interfaces.srv import GetManifest
 
 from vlatools.camera import calibration
 from vlatools.config import find_config, load
-from vlatools.core import CancelToken, ConfigError, Family, Feedback, Invocation, MonotonicClock, Rejected
+from vlatools.core import CancelToken, ConfigError, Family, Feedback, Invocation, Rejected
 from vlatools.nodes.base import VlatoolsNode, run_node
 from vlatools.nodes.convert import (
     feedback_to_msg,
@@ -34,6 +34,7 @@ from vlatools.perception.locator import Locator
 from vlatools.policy.analytic import AnalyticConfig
 from vlatools.policy.ports import Manifest
 from vlatools.policy.registry import PolicyParts, make_policy, policy_names
+from vlatools.shared_clock import lab_clock
 from vlatools.tools import ThreadInference, ToolExecutor, ToolsConfig
 
 _LATCHED = QoSProfile(depth=1, durability=DurabilityPolicy.TRANSIENT_LOCAL)
@@ -72,7 +73,7 @@ class ToolsNode(VlatoolsNode):
         self._arm = RosArm(self)
         self._camera = RosCamera(self)
         self._inference = ThreadInference()
-        self._tools = ToolExecutor(policy, self._arm, self._camera, camera_to_base, MonotonicClock(), config, self._inference)
+        self._tools = ToolExecutor(policy, self._arm, self._camera, camera_to_base, lab_clock(), config, self._inference)
         self._manifest = manifest_json(policy.manifest)
         self._progress = self.create_publisher(ToolProgress, "/tools/progress", 10)
         self._log = self.create_publisher(InvocationRecord, "/tools/log", 50)

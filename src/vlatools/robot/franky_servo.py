@@ -40,7 +40,7 @@ class FrankyServo:
     Args:
         host: the robot's address.
         config: gains, collision behaviour, load, TCP; set on the robot at every connection.
-        clock: stamps; must be the host's monotonic clock.
+        clock: stamps; the host's monotonic clock, or the simulation's.
         realtime: demand a real-time kernel, as a lab machine should.
     """
 

@@ -39,7 +39,7 @@ class Picture:
     """What a renderer gives: a perfect picture of one instant.
 
     Attributes:
-        stamp_s: monotonic time of the state that was drawn.
+        stamp_s: time of the state that was drawn, on the clock of the source.
         color: uint8 (H, W, 3) RGB.
         depth: float32 (H, W) metres along the optical axis; infinite, NaN or beyond 3 m where nothing is.
     """

@@ -15,6 +15,7 @@ from concurrent.futures import Future
 from dataclasses import dataclass
 from typing import TypeVar
 
+from vlatools.shared_clock import SharedClockWriter
 from vlatools.sim.franky_gripper_server import GripperServer
 from vlatools.sim.franky_robot import RobotServer
 from vlatools.sim.scene import SceneConfig, sample
@@ -69,12 +70,14 @@ class SimServer:
     def __init__(self, config: SceneConfig, seed: int, host: str, domain: str) -> None:
         self._config = config
         self.share = StateWriter(domain)
+        self._clock = SharedClockWriter(domain)
         self.world = World(sample(config, seed))
         try:
             self.robot = RobotServer(self.world, host)
             self.gripper = GripperServer(self.world, host)
         except BaseException:
             self.share.close()
+            self._clock.close()
             raise
         self._jobs: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
         self._pause_until = 0.0
@@ -150,19 +153,24 @@ class SimServer:
         ticks = 1 if self.robot.moving else _IDLE_TICKS - self.world.ticks % _IDLE_TICKS
         self.robot.before_step()
         self.world.advance(ticks)
+        self._clock.step(self.world.ticks * 0.001)
         self.robot.after_step(ticks)
         if self.world.ticks % _IDLE_TICKS == 0:
             self.gripper.after_step()
         if self.world.ticks % _SHARE_TICKS == 0:
-            self.share.write(self.world.data.qpos, self.world.ticks * 0.001)
+            self._share()
         return ticks
 
     def _publish_scene(self) -> None:
         self.share.set_scene(self.world.instance)
-        self.share.write(self.world.data.qpos, self.world.ticks * 0.001)
+        self._share()
+
+    def _share(self) -> None:
+        self.share.write(self.world.data.qpos, self.world.ticks * 0.001, self._clock.now())
 
     def close(self) -> None:
         """Close the connections and the shared state."""
         self.robot.link.close()
         self.gripper.link.close()
         self.share.close()
+        self._clock.close()

@@ -10,6 +10,7 @@ import sys
 import threading
 
 from vlatools.core import ConfigError
+from vlatools.signals import stop_on
 from vlatools.sim.control import ControlServer, default_address
 from vlatools.sim.franky_server import SimServer
 from vlatools.sim.scene import load_scene
@@ -39,10 +40,7 @@ def run(
     Raises:
         ConfigError: unknown scene, or an address that is taken.
     """
-    stop = until or threading.Event()
-    if until is None:
-        for number in (signal.SIGTERM, signal.SIGINT):
-            signal.signal(number, lambda *_: stop.set())
+    stop = until or stop_on(signal.SIGTERM, signal.SIGINT)
     sim = SimServer(load_scene(scene), seed, host, domain)
     try:
         server = ControlServer(sim, control or default_address(domain))

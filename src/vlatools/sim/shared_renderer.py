@@ -28,7 +28,7 @@ class SharedRenderer:
         if renderer is None:
             return None
         color, depth = renderer.draw(state.qpos)
-        return Picture(state.stamp_s, color, depth)
+        return Picture(state.lab_s, color, depth)
 
     def close(self) -> None:
         """Free the GL context."""

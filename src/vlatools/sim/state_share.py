@@ -23,7 +23,7 @@ from vlatools.sim.scene import SceneInstance
 _ROOT = Path("/dev/shm")
 _MAGIC = 0x564C4153494D0001
 _MAX_Q = 200
-_HEAD = 8  # 64-bit words before qpos: magic, sequence, generation, nq, time, stamp, flags, spare
+_HEAD = 8  # 64-bit words before qpos: magic, sequence, generation, nq, time, stamp, flags, lab time
 _SIZE = 8 * (_HEAD + _MAX_Q)
 _CAMERA_FROZEN = 1
 MAX_AGE_S = 1.0
@@ -43,6 +43,7 @@ class SharedState:
         qpos: MuJoCo's positions (nq,).
         time_s: simulated seconds.
         stamp_s: monotonic time at which it was written.
+        lab_s: the shared clock at that time, see :mod:`vlatools.shared_clock`.
         generation: of the scene; see :meth:`StateReader.scene`.
         camera_frozen: the simulated camera is to give no pictures (an injected fault).
     """
@@ -50,6 +51,7 @@ class SharedState:
     qpos: NDArray[np.float64]
     time_s: float
     stamp_s: float
+    lab_s: float
     generation: int
     camera_frozen: bool
 
@@ -82,12 +84,12 @@ class StateWriter:
         self._words[3] = 0
         self._words[1] += 1
 
-    def write(self, qpos: NDArray[np.float64], time_s: float) -> None:
+    def write(self, qpos: NDArray[np.float64], time_s: float, lab_s: float) -> None:
         """Publish a state."""
         words, reals = self._words, self._reals
         words[1] += 1
         words[3] = qpos.size
-        reals[4], reals[5] = time_s, time.monotonic()
+        reals[4], reals[5], reals[7] = time_s, time.monotonic(), lab_s
         reals[_HEAD : _HEAD + qpos.size] = qpos
         words[1] += 1
 
@@ -129,7 +131,8 @@ class StateReader:
         count, stamp = int(words[3]), float(reals[5])
         if count == 0 or not time.monotonic() - stamp <= max_age_s:
             return None
-        return SharedState(reals[_HEAD : _HEAD + count], float(reals[4]), stamp, int(words[2]), bool(words[6] & _CAMERA_FROZEN))
+        frozen = bool(words[6] & _CAMERA_FROZEN)
+        return SharedState(reals[_HEAD : _HEAD + count], float(reals[4]), stamp, float(reals[7]), int(words[2]), frozen)
 
     def scene(self) -> SceneInstance:
         """The present scene. Raises FileNotFoundError before the first simulation."""
