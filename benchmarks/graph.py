@@ -24,7 +24,7 @@ from typing import Any
 import numpy as np
 import rclpy
 from geometry_msgs.msg import Point
-from rclpy.action import ActionClient, ActionServer
+from rclpy.action import ActionServer
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import qos_profile_sensor_data
@@ -36,7 +36,7 @@ from vlatools_interfaces.action import Home, InvokeTool, MoveTo
 from vlatools_interfaces.msg import ActionChunk
 
 from vlatools.commands.simulated import simulated_graph
-from vlatools.nodes.calls import GoalCall
+from vlatools.nodes.calls import ActionClient, GoalCall
 from vlatools.nodes.graph_client import GraphClient
 from vlatools.nodes.ros_camera import RosCamera
 

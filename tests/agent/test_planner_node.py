@@ -10,7 +10,6 @@ from typing import Any
 
 import pytest
 import rclpy
-from rclpy.action import ActionClient
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
 from rclpy.qos import DurabilityPolicy, QoSProfile
@@ -20,6 +19,7 @@ from vlatools_interfaces.action import RunTask
 from tests.agent.fake_world import SIMPLE, FakeWorld
 from vlatools.core import CancelToken, Invocation, InvocationResult, Outcome
 from vlatools.nodes import planner as module
+from vlatools.nodes.calls import ActionClient
 
 
 class SlowWorld(FakeWorld):
@@ -79,7 +79,7 @@ def graph(monkeypatch: pytest.MonkeyPatch) -> Iterator[Graph]:
     monkeypatch.setattr(module, "RosArm", lambda node: world)
     monkeypatch.setattr(module, "RosTools", lambda node: world)
     monkeypatch.setattr(module, "RosObserve", lambda node: world.observe)
-    monkeypatch.setattr(module, "MonotonicClock", lambda: world.clock)
+    monkeypatch.setattr(module, "lab_clock", lambda: world.clock)
     rclpy.init(domain_id=77)
     stop = threading.Event()
     executor = SingleThreadedExecutor()

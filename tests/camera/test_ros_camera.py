@@ -16,7 +16,6 @@ import numpy as np
 import pytest
 import rclpy
 from diagnostic_msgs.msg import DiagnosticArray
-from rclpy.action import ActionClient
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
@@ -25,6 +24,7 @@ from vlatools_interfaces.action import CaptureRgbd, Locate, Segment
 
 from vlatools.camera.ports import Intrinsics
 from vlatools.core import Rejected, StaleData
+from vlatools.nodes.calls import ActionClient
 from vlatools.nodes.images import camera_info, image_to_msg
 from vlatools.nodes.ros_camera import (
     COLOR_INFO_TOPIC,

@@ -8,11 +8,10 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-from rclpy.action import ActionClient
 from vlatools_interfaces.action import Home, InvokeTool, Locate, RunTask
 
 from vlatools.core import StaleData
-from vlatools.nodes.calls import GoalCall
+from vlatools.nodes.calls import ActionClient, GoalCall
 from vlatools.nodes.table import TABLE
 
 ALL = [spec.name for spec in TABLE]
@@ -20,8 +19,9 @@ BACK_S = 60.0
 
 
 def works(lab: Any) -> None:
-    """Every node does something, at the latest after BACK_S. A dead server is still known for a while, so each is asked again."""
-    node, until_s = lab.client.node, time.monotonic() + BACK_S
+    """Every node does something, each at the latest BACK_S after it is asked first. A dead server is still known for a while, so it is
+    asked again."""
+    node = lab.client.node
     for kind, name, goal, outcome in (
         (Home, "/primitives/home", Home.Goal(), "COMPLETED"),
         (Locate, "/perception/locate", Locate.Goal(), "COMPLETED"),
@@ -30,10 +30,10 @@ def works(lab: Any) -> None:
     ):
         client = ActionClient(node, kind, name)
         try:
-            again(lambda c=client, g=goal, o=outcome: acted(c, g, o), name, until_s)  # type: ignore[misc]
+            again(lambda c=client, g=goal, o=outcome: acted(c, g, o), name)  # type: ignore[misc]
         finally:
             client.destroy()
-    again(lambda: not lab.client.stop_recording("", "", "").success, "/recorder/stop", until_s)
+    again(lambda: not lab.client.stop_recording("", "", "").success, "/recorder/stop")
 
 
 def acted(client: ActionClient, goal: Any, outcome: str) -> bool:
@@ -43,7 +43,8 @@ def acted(client: ActionClient, goal: Any, outcome: str) -> bool:
     return call.result is not None and call.result.outcome == outcome
 
 
-def again(attempt: Callable[[], bool], name: str, until_s: float) -> None:
+def again(attempt: Callable[[], bool], name: str) -> None:
+    until_s = time.monotonic() + BACK_S
     while True:
         with contextlib.suppress(StaleData):
             if attempt():

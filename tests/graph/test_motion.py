@@ -9,10 +9,9 @@ from typing import Any
 import pytest
 from action_msgs.msg import GoalStatus
 from geometry_msgs.msg import Point
-from rclpy.action import ActionClient
 from vlatools_interfaces.action import Home, InvokeTool, MoveTo
 
-from vlatools.nodes.calls import GoalCall
+from vlatools.nodes.calls import ActionClient, GoalCall
 
 HIGH, LOW = Point(x=0.45, y=0.0, z=0.45), Point(x=0.45, y=0.0, z=0.25)
 

@@ -14,13 +14,12 @@ import pytest
 from action_msgs.msg import GoalStatus
 from rcl_interfaces.msg import ParameterType
 from rcl_interfaces.srv import DescribeParameters, SetParameters
-from rclpy.action import ActionClient
 from rclpy.node import Node
 from rclpy.parameter import Parameter
 from std_msgs.msg import Empty, String
 from vlatools_interfaces.action import Home
 
-from vlatools.nodes.calls import GoalCall, call_service
+from vlatools.nodes.calls import ActionClient, GoalCall, call_service
 
 CHILD = Path(__file__).with_name("lifecycle_node.py")
 

@@ -10,13 +10,12 @@ from typing import Any
 
 import pytest
 from action_msgs.msg import GoalStatus
-from rclpy.action import ActionClient
 from rclpy.node import Node
 from vlatools_interfaces.action import Home
 
 from vlatools.core import CancelToken, Outcome, Rejected
 from vlatools.nodes.base import VlatoolsNode
-from vlatools.nodes.calls import GoalCall
+from vlatools.nodes.calls import ActionClient, GoalCall
 from vlatools.nodes.goals import FEEDBACK_HZ, GoalRunner, Slot
 
 

@@ -1,4 +1,4 @@
-"""One goal of an action client, from its sending to its result; and a service call. For callers that may block."""
+"""An action client, one goal of it from its sending to its result, and a service call. For callers that may block."""
 
 from __future__ import annotations
 
@@ -6,10 +6,19 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from rclpy.action import ActionClient
+import rclpy.action
 
 from vlatools.core import StaleData
 from vlatools.shared_clock import lab_now
+
+
+class ActionClient(rclpy.action.ActionClient):  # type: ignore[misc]
+    """rclpy's, but may be made while another thread spins the node: rclpy's own shows itself to the executor before it has
+    its lock, which ends the spinning thread with an AttributeError."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        self._lock = threading.Lock()
+        super().__init__(*args, **options)
 
 
 class GoalCall:

@@ -11,7 +11,6 @@ from types import TracebackType
 from typing import Any
 
 import rclpy
-from rclpy.action import ActionClient
 from rclpy.context import Context
 from rclpy.executors import SingleThreadedExecutor
 from rclpy.node import Node
@@ -22,7 +21,7 @@ from vlatools_interfaces.action import Locate, RunTask
 from vlatools_interfaces.msg import ActionChunk, AgentEvent, ArmState, Plan, ToolProgress
 from vlatools_interfaces.srv import GetManifest, Recover, SetStop, StartRecording, StopRecording
 
-from vlatools.nodes.calls import GoalCall, call_service
+from vlatools.nodes.calls import ActionClient, GoalCall, call_service
 from vlatools.nodes.convert import arm_state_from_msg
 from vlatools.nodes.stamps import Stamps
 

@@ -7,14 +7,13 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from rclpy.action import ActionClient
 from rclpy.node import Node
 from vlatools_interfaces.msg import ActionChunk as ActionChunkMsg
 from vlatools_interfaces.msg import ArmState as ArmStateMsg
 from vlatools_interfaces.srv import Recover, SetStop
 
 from vlatools.core import ActionChunk, ArmFault, CancelToken, Outcome, Rejected, StaleData
-from vlatools.nodes.calls import GoalCall, call_service
+from vlatools.nodes.calls import ActionClient, GoalCall, call_service
 from vlatools.nodes.convert import (
     arm_state_from_msg,
     chunk_to_msg,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from rclpy.action import ActionClient
 from vlatools_interfaces.action import Locate
 
 from vlatools.core import ArmFault, Outcome, StaleData
 from vlatools.nodes.base import VlatoolsNode
-from vlatools.nodes.calls import GoalCall
+from vlatools.nodes.calls import ActionClient, GoalCall
 from vlatools.nodes.convert import scene_from_msg
 from vlatools.perception.ports import Scene
 from vlatools.shared_clock import lab_now

@@ -6,12 +6,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from rclpy.action import ActionClient
 from rclpy.node import Node
 from vlatools_interfaces.action import InvokeTool
 
 from vlatools.core import CancelToken, Family, Feedback, Invocation, InvocationResult, Outcome
-from vlatools.nodes.calls import GoalCall
+from vlatools.nodes.calls import ActionClient, GoalCall
 from vlatools.nodes.convert import feedback_from_msg, invocation_result_from_msg, invocation_to_goal
 from vlatools.nodes.stamps import Stamps
 from vlatools.shared_clock import lab_now
