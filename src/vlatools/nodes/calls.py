@@ -12,7 +12,7 @@ from vlatools.core import StaleData
 from vlatools.shared_clock import lab_now
 
 
-class ActionClient(rclpy.action.ActionClient):  # type: ignore[misc]
+class ActionClient(rclpy.action.ActionClient):
     """rclpy's, but may be made while another thread spins the node: rclpy's own shows itself to the executor before it has
     its lock, which ends the spinning thread with an AttributeError."""
 
