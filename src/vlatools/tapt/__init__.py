@@ -1,0 +1,1 @@
+"""Tool-Aligned Post-Training: demonstrations, labels, datasets, training and evaluation of learned tool families."""
