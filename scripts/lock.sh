@@ -9,6 +9,7 @@ if [[ ! -x $resolver/bin/uv ]]; then
   .venv/bin/python -m venv "$resolver"
   "$resolver/bin/python" -m pip install --quiet uv
 fi
-"$resolver/bin/uv" pip compile --universal --python-version 3.10 --no-annotate --no-header --quiet \
+# openpi-client asks for numpy<2, and works with 2.
+"$resolver/bin/uv" pip compile --override <(echo numpy) --universal --python-version 3.10 --no-annotate --no-header --quiet \
   --no-emit-index-url --no-emit-find-links "$@" requirements.in --output-file requirements.lock
 sed -i '1i # Made by `make lock` from requirements.in; do not edit.' requirements.lock
