@@ -147,6 +147,24 @@ def sim(
 
 
 @app.command()
+def serve(
+    policy: Annotated[str, typer.Argument(help="A policy's name, or module:function of a function that loads one.")],
+    checkpoint: Annotated[Path | None, typer.Option("--checkpoint", help="What it is loaded from; left out: the policy's own.")] = None,
+    host: Annotated[str, typer.Option("--host", help="Address to listen at; 0.0.0.0 for the whole network.")] = "127.0.0.1",
+    port: Annotated[int, typer.Option("--port", min=0, max=65535, help="TCP port; 0: any free one.")] = 8000,
+) -> None:
+    """Serve a policy over openpi's websocket protocol, on this machine or for the robot's. A stock openpi_client works on it too.
+
+    The other side: policy:=remote, with the address in config/policy_server.yaml. Exit code 2 if it cannot be loaded or the port is taken.
+
+    Example: vlatools serve lab.policies:load_pi05 --checkpoint checkpoints/pi05 --host 0.0.0.0
+    """
+    from vlatools.commands.serve import run_serve
+
+    raise typer.Exit(run_serve(console, policy, checkpoint, host, port))
+
+
+@app.command()
 def doctor(
     sim: Annotated[bool, typer.Option("--sim", help="Check only what the simulation needs.")] = False,
     robot_ip: RobotIp = "172.16.0.2",

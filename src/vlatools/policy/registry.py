@@ -6,10 +6,12 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from vlatools.config import find_config, load
 from vlatools.core import ActionSpace, ConfigError
 from vlatools.core.chunk import MAX_ROWS
 from vlatools.policy.analytic import AnalyticConfig, AnalyticPolicy
 from vlatools.policy.analytic.world import SceneFinder
+from vlatools.policy.openpi.config import PolicyServerConfig
 from vlatools.policy.ports import Manifest, Policy
 
 _MAX_RATE_HZ = 25.0  # the executor looks every 40 ms
@@ -22,14 +24,23 @@ class PolicyParts:
     Attributes:
         finder: perception.
         analytic: settings of the analytic policy.
+        server: the server behind the remote policy; None for what ``config/policy_server.yaml`` says.
     """
 
     finder: SceneFinder
     analytic: AnalyticConfig = field(default_factory=AnalyticConfig)
+    server: PolicyServerConfig | None = None
+
+
+def _remote(parts: PolicyParts) -> Policy:
+    from vlatools.policy.openpi.remote import connect  # nothing else needs a network
+
+    return connect(parts.server or load(PolicyServerConfig, find_config("policy_server.yaml")))
 
 
 _MAKERS: dict[str, Callable[[PolicyParts], Policy]] = {
     "analytic": lambda parts: AnalyticPolicy(parts.finder, parts.analytic),
+    "remote": _remote,
 }
 
 
