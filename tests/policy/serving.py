@@ -80,23 +80,24 @@ def load_lifter(checkpoint: Path | None) -> Lifter:
 @contextmanager
 def served(policy: Any, port: int = 0) -> Iterator[int]:
     """Our server in a thread; gives its port."""
-    loop, stop, bound, up = asyncio.new_event_loop(), asyncio.Event(), [], threading.Event()
+    bound: list[tuple[int, asyncio.AbstractEventLoop]] = []
+    stop, up = asyncio.Event(), threading.Event()
     server = PolicyServer(policy, port=port)
 
     def ready(_: str, number: int) -> None:
-        bound.append(number)
+        bound.append((number, asyncio.get_running_loop()))
         up.set()
 
-    thread = threading.Thread(target=lambda: loop.run_until_complete(server.run(stop, ready)))
+    thread = threading.Thread(target=lambda: asyncio.run(server.run(stop, ready)))
     thread.start()
+    assert up.wait(5.0)
+    number, loop = bound[0]
     try:
-        assert up.wait(5.0)
-        yield bound[0]
+        yield number
     finally:
         loop.call_soon_threadsafe(stop.set)
-        thread.join(10.0)
+        thread.join(15.0)
         assert not thread.is_alive()
-        loop.close()
 
 
 class StockServer:

@@ -12,6 +12,7 @@ from vlatools.core.chunk import MAX_ROWS
 from vlatools.policy.analytic import AnalyticConfig, AnalyticPolicy
 from vlatools.policy.analytic.world import SceneFinder
 from vlatools.policy.openpi.config import PolicyServerConfig
+from vlatools.policy.openpi.remote import connect
 from vlatools.policy.ports import Manifest, Policy
 
 _MAX_RATE_HZ = 25.0  # the executor looks every 40 ms
@@ -33,8 +34,6 @@ class PolicyParts:
 
 
 def _remote(parts: PolicyParts) -> Policy:
-    from vlatools.policy.openpi.remote import connect  # nothing else needs a network
-
     return connect(parts.server or load(PolicyServerConfig, find_config("policy_server.yaml")))
 
 

@@ -66,4 +66,7 @@ def _decode(value: dict[Any, Any]) -> Any:
         raise WireError(f"an array of dtype {dtype} came in: only numbers, bool and text are read")
     if b"__npgeneric__" in value:
         return dtype.type(value[b"data"])
-    return np.frombuffer(value[b"data"], dtype).reshape(value[b"shape"]).copy()
+    shape = tuple(value[b"shape"])
+    if any(size < 0 for size in shape):
+        raise WireError(f"an array of shape {shape} came in")
+    return np.frombuffer(value[b"data"], dtype).reshape(shape).copy()

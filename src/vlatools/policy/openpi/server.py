@@ -7,6 +7,7 @@ runs in a thread of its own, one at a time for all clients: the event loop answe
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import http
 import logging
@@ -31,6 +32,7 @@ log = logging.getLogger(__name__)
 
 REQUEST = "tapt/request"  # id that a client gave to its request, echoed in the reply
 MAX_MESSAGE = 64 << 20  # bytes; an observation has about 0.1 to 1 MB
+_CLOSE_S = 1.0  # for a client that does not answer a goodbye
 _LAST_REPLY_S = 5.0  # a stopping server waits so long for the inference that is running
 
 
@@ -84,19 +86,22 @@ class PolicyServer:
             origins=[None],
             compression=None,
             max_size=MAX_MESSAGE,
+            close_timeout=_CLOSE_S,
         )
+        host, port = next(iter(server.sockets)).getsockname()[:2]
+        ready(host, port)
         try:
-            host, port = next(iter(server.sockets)).getsockname()[:2]
-            ready(host, port)
             await stop.wait()
-            server.close(close_connections=False)
-            try:
-                await asyncio.wait_for(self._turn.acquire(), _LAST_REPLY_S)
-            except asyncio.TimeoutError:
-                log.warning("an inference still ran after %.0f s: its reply is dropped", _LAST_REPLY_S)
+            await asyncio.wait_for(self._turn.acquire(), _LAST_REPLY_S)  # the running inference is over, and no other begins
+        except asyncio.TimeoutError:
+            log.warning("an inference still ran after %.0f s: its reply is dropped", _LAST_REPLY_S)
         finally:
             server.close()
+            if self._turn.locked():
+                self._turn.release()  # who waited for it sees that its connection is closed
             self._worker.close()
+            with contextlib.suppress(asyncio.TimeoutError):
+                await asyncio.wait_for(server.wait_closed(), _LAST_REPLY_S)
 
     async def _serve(self, connection: ServerConnection) -> None:
         peer = connection.remote_address
