@@ -1,0 +1,1 @@
+"""The tiny vision-language-action model: small enough to be trained and run on two CPU cores."""
