@@ -277,8 +277,16 @@ def test_a_motion_that_dies_in_the_driver_is_told_and_forgotten(rig):
     result, delay = fault_during(rig, lambda: setattr(rig.servo, "command_fault", fault))
     assert (result.outcome, result.reason) == (Outcome.FAULT, "control_exception")
     assert delay <= 0.1
+    rig.clock.sleep(rig.arm.config.period_s)  # the next packet says that the robot is well
     assert rig.arm.run(Home()).reached
     assert rig.servo.starts == 2  # begun anew from the measured position
+
+
+def test_no_goal_slips_in_between_the_end_of_a_motion_and_the_packet_that_names_its_reflex(rig):
+    rig.clock.every(0.5, lambda: setattr(rig.servo, "command_fault", ArmFault("reflex", "motion aborted by reflex")))
+    assert rig.arm.run(MoveTo(np.array([0.55, 0.25, 0.2]))).reason == "reflex"
+    result = rig.arm.run(Home())
+    assert (result.outcome, result.reason) == (Outcome.REJECTED, "reflex")
 
 
 def test_nothing_moves_after_a_user_stop_is_released(rig):

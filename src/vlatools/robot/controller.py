@@ -214,6 +214,7 @@ class ArmController:
             self._advanced_robot_s = -math.inf  # the next connection has another clock
             self._watch.disconnected(now)
         else:
+            self._watch.failed(fault, now)
             self._drop_servo()
 
     # -- Arm: state -----------------------------------------------------------------------------------------------

@@ -50,6 +50,7 @@ class Supervisor:
         self._reconnect_at = -np.inf
         self._backoff = config.reconnect_min_s
         self._attempting = False
+        self._failed: tuple[float, Refusal] | None = None  # when and of what the motion died
 
     # -- state ----------------------------------------------------------------------------------------------------
     def ticked(self, now: float) -> None:
@@ -72,6 +73,10 @@ class Supervisor:
             self._still_since = None
         elif self._still_since is None:
             self._still_since = now
+
+    def failed(self, fault: ArmFault, now: float) -> None:
+        """The motion died. The packet that says so in the robot's own words is yet to come: until then, this is the state."""
+        self._failed = (now, (fault.reason, str(fault)))
 
     def age(self, now: float) -> float:
         """Age of the state, s; infinite before the first."""
@@ -107,6 +112,8 @@ class Supervisor:
             return "user_stop", "the user stop button is pressed: release it and send a new goal"
         if state.reflex or state.errors:
             return "reflex", advice(state.errors)
+        if self._failed is not None and state.stamp_s <= self._failed[0]:
+            return self._failed[1]
         return None
 
     def mode(self, now: float) -> ArmMode | None:
