@@ -14,9 +14,10 @@ from vlatools.camera.ports import Intrinsics
 from vlatools.core import Family, Outcome, Pose
 from vlatools.policy.tiny import text
 from vlatools.policy.tiny.transform import CENTER, DT, HORIZON, SPREAD, deltas, features
-from vlatools.tapt.episode import STEP_S, Episode, read_episode, read_truth
+from vlatools.tapt.episode import STEP_S, Episode, Steps, read_episode, read_truth
 
 _STRIDE = round(DT / STEP_S)
+_HOLD_S, _STILL = 0.8, 0.002  # an invocation that is done is shown for so long, as long as nothing moves by more than 2 mm
 _COLUMNS = ("color", "depth", "camera", "words", "family", "state", "position", "actions", "progress", "goals", "turn")
 _FAMILIES = (Family.REACH, Family.GRASP, Family.MOVE, Family.RELEASE)
 
@@ -103,7 +104,7 @@ def _samples_of(episode: Episode, segment: Segment) -> list[tuple[object, ...]]:
     yaw = Pose(steps.ee[last, :3], steps.ee[last, 3:]).yaw
     turn = np.array([np.cos(2 * yaw), np.sin(2 * yaw)], np.float32)
     out: list[tuple[object, ...]] = []
-    for index in np.flatnonzero((frames.step >= segment.begin) & (frames.step <= last)):
+    for index in np.flatnonzero((frames.step >= segment.begin) & (frames.step <= _rest(steps, last))):
         t = int(frames.step[index])
         future = np.minimum(t + _STRIDE * np.arange(1, HORIZON + 1), last)
         targets = np.column_stack([steps.ee[future], steps.opening[future]])
@@ -112,11 +113,19 @@ def _samples_of(episode: Episode, segment: Segment) -> list[tuple[object, ...]]:
             (
                 frames.color[index], frames.depth[index], camera, text.tokens(segment.instruction),
                 _FAMILIES.index(segment.family), features(state[t], state[segment.begin], elapsed), position,
-                deltas(Pose(steps.ee[t, :3], steps.ee[t, 3:]), targets), (t - segment.begin) / (last - segment.begin),
+                deltas(Pose(steps.ee[t, :3], steps.ee[t, 3:]), targets), min(1.0, (t - segment.begin) / (last - segment.begin)),
                 _goals(segment.family, steps.ee[:, :3], segment.begin, t, last), turn,
             )
         )  # fmt: skip
     return out
+
+
+def _rest(steps: Steps, last: int) -> int:
+    """The last step, at most ``_HOLD_S`` later, at which the hand still is as it was at ``last``: frames of an invocation that is done."""
+    after = slice(last, min(last + round(_HOLD_S / STEP_S) + 1, len(steps)))
+    away = np.linalg.norm(steps.ee[after, :3] - steps.ee[last, :3], axis=1) > _STILL
+    moved = np.flatnonzero(away | (np.abs(steps.opening[after] - steps.opening[last]) > _STILL))
+    return last + (int(moved[0]) - 1 if len(moved) else len(away) - 1)
 
 
 def _goals(family: Family, tool: NDArray[np.float64], begin: int, now: int, last: int) -> NDArray[np.float32]:
